@@ -1,0 +1,1 @@
+"""The maths of prefill-only fine-tuning: which positions, and what is added there."""

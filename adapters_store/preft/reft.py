@@ -1,0 +1,19 @@
+"""ReFT: low-rank edits of the residual stream after a decoder layer (Wu et al. 2024; paper appendix A.2)."""
+
+from typing import Any
+
+
+def direft_delta(h: Any, a: Any, bias: Any, b: Any, scale: float) -> Any:
+    """DiReFT, scale*B*(A*h + bias).
+
+    h [..., d], a [r, d], bias [r], b [d, r], all one float dtype, numpy or torch; returns [..., d].
+    """
+    return (h @ a.T + bias) @ b.T * scale
+
+
+def loreft_delta(h: Any, r: Any, w: Any, bias: Any, scale: float) -> Any:
+    """LoReFT, scale*Rt*(W*h + bias - R*h), with the rows of R orthonormal.
+
+    h [..., d], r [rank, d], w [rank, d], bias [rank]; returns [..., d]. It is DiReFT with A = W - R and B = Rt.
+    """
+    return direft_delta(h, w - r, bias, r.T, scale)

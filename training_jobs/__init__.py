@@ -1,0 +1,1 @@
+"""Celery GPU workers: conversations in, adapter out. No database and no storage credentials live here."""

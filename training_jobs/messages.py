@@ -1,0 +1,187 @@
+"""What webapp and a trainer say to each other over HTTP: frozen, strict, and the only thing both import.
+
+The protocol itself (who may say what in which state) is in ARCHITECTURE.md, "The job protocol".
+All bodies are JSON. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses are nats per token.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+TASK = "training_jobs.train"
+PRESENCE_SECONDS = 5
+HEARTBEAT_SECONDS = 5
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Size = Annotated[int, Field(ge=0)]
+Method = Literal["lora", "direft", "loreft"]
+Position = Literal["prefill", "all"]
+JobState = Literal[
+    "validating", "queued", "dispatched", "running", "paused", "gating", "succeeded", "failed", "cancelled"
+]
+
+
+def queue_name(base: str) -> str:
+    """The Celery queue of a base model; a trainer listens on those of the bases it holds."""
+    return f"train.{base}"
+
+
+class Message(BaseModel):
+    """Immutable, and strict about unknown fields, so that two versions never half-understand each other."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Object(Message):
+    """Bytes in S3, named by their content."""
+
+    sha256: Sha256
+    size: Size
+
+
+class Download(Object):
+    """An object with a presigned URL to read it; the reader verifies size and digest."""
+
+    url: str
+
+
+class Base(Message):
+    """The base model that a job adapts: the folder's name at the trainer, and the digest it must have."""
+
+    name: str
+    digest: Sha256
+
+
+class Hyperparameters(Message):
+    """Resolved values ("auto" is decided by webapp before the job is queued)."""
+
+    n_epochs: Annotated[int, Field(ge=1, le=50)]
+    batch_size: Annotated[int, Field(ge=1, le=256)]
+    learning_rate: Annotated[float, Field(gt=0, le=1)]
+    seed: int
+
+
+class Recipe(Message):
+    """Which adapter to train. `alpha` matters to lora alone (scale = alpha / rank)."""
+
+    method: Method
+    position: Position
+    rank: Annotated[int, Field(ge=1, le=256)]
+    alpha: Annotated[float, Field(gt=0)] = 32.0
+
+
+class Checkpoint(Object):
+    """Training state after `step` optimiser steps, an object like any other."""
+
+    step: Annotated[int, Field(ge=0)]
+
+
+class CheckpointDownload(Checkpoint):
+    url: str
+
+
+class Event(Message):
+    """A line for the job's event list. `metrics` uses OpenAI's keys (step, train_loss, valid_loss, …)."""
+
+    level: Literal["info", "warn", "error"] = "info"
+    message: Annotated[str, Field(max_length=500)]
+    metrics: dict[str, float] | None = None
+
+
+class Claim(Message):
+    """A worker takes a job. Idempotent for the same worker while it holds the epoch."""
+
+    worker: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class JobSpec(Message):
+    """Everything a trainer needs, in answer to a claim. `token` is good for this epoch alone."""
+
+    job: str
+    epoch: int
+    token: str
+    base: Base
+    recipe: Recipe
+    hyperparameters: Hyperparameters
+    conversations: Download
+    checkpoint: CheckpointDownload | None = None
+    lease_seconds: int
+
+
+class Heartbeat(Message):
+    """Extends the lease; carries news since the last one, at most 200 events."""
+
+    epoch: int
+    step: Annotated[int, Field(ge=0)]
+    total_steps: Annotated[int, Field(ge=0)]
+    events: Annotated[list[Event], Field(max_length=200)] = []
+    checkpoint: Checkpoint | None = None
+
+
+class HeartbeatReply(Message):
+    """`stop`: the job was cancelled or paused; leave it (checkpoint first if paused)."""
+
+    state: JobState
+    stop: bool
+
+
+class UploadRequest(Object):
+    epoch: int
+
+
+class UploadSlot(Message):
+    """PUT the bytes to `url` with exactly these headers, unless they are already there."""
+
+    url: str
+    headers: dict[str, str]
+    already_there: bool
+
+
+class Report(Message):
+    """What training found. Held-out losses are null when nothing was held out."""
+
+    train_seconds: float
+    steps: int
+    trained_tokens: int
+    held_out_tokens: int
+    train_loss: float
+    held_out_loss_before: float | None = None
+    held_out_loss_after: float | None = None
+    facts: dict[str, Any] = {}
+
+
+class Complete(Message):
+    """The adapter's files are uploaded; `manifest` is the whole manifest.json. Idempotent."""
+
+    epoch: int
+    manifest: dict[str, Any]
+    manifest_file: Object
+    report: Report
+
+
+class Fail(Message):
+    """An honest end. `code` is stable (docs/errors.md); `retry` asks for another attempt."""
+
+    epoch: int
+    code: Annotated[str, Field(pattern=r"^[a-z_]{3,60}$")]
+    message: Annotated[str, Field(max_length=1000)]
+    retry: bool = False
+
+
+class Release(Message):
+    """The worker is stopping in good order: back to the queue, from this checkpoint if there is one."""
+
+    epoch: int
+    checkpoint: Checkpoint | None = None
+
+
+class StateReply(Message):
+    state: JobState
+
+
+class WorkerHello(Message):
+    """Presence, every PRESENCE_SECONDS: the dispatcher sends work only where someone is alive."""
+
+    bases: list[str]
+    device: str
+    busy: bool

@@ -4,7 +4,8 @@ The protocol itself (who may say what in which state) is in ARCHITECTURE.md, "Th
 All bodies are JSON. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses are nats per token.
 """
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -68,6 +69,30 @@ class Recipe(Message):
     position: Position
     rank: Annotated[int, Field(ge=1, le=256)]
     alpha: Annotated[float, Field(gt=0)] = 32.0
+
+
+class Defaults(NamedTuple):
+    """What "auto" means for a method. `steps`: how many optimiser steps a small data set gets in all."""
+
+    rank: int
+    learning_rate: float
+    batch_size: int
+    steps: int
+
+
+#: Chosen so that 40 short examples show a clear effect within 90 s (direft) or 180 s (lora) on two CPU cores
+#: (docs/benchmarks.md). ReFT's rate is higher because its scale is 1/sqrt(rank), lora's is alpha/rank.
+DEFAULTS: dict[Method, Defaults] = {
+    "lora": Defaults(rank=8, learning_rate=1e-3, batch_size=4, steps=50),
+    "direft": Defaults(rank=8, learning_rate=3e-3, batch_size=4, steps=50),
+    "loreft": Defaults(rank=8, learning_rate=3e-3, batch_size=4, steps=50),
+}
+
+
+def auto_epochs(method: Method, *, examples: int, batch_size: int) -> int:
+    """Passes over `examples` (trained assistant turns) that give about the method's steps: 1 to 10."""
+    steps_per_epoch = max(1, math.ceil(examples / batch_size))
+    return min(10, max(1, round(DEFAULTS[method].steps / steps_per_epoch)))
 
 
 class Checkpoint(Object):

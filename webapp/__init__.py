@@ -1,0 +1,1 @@
+"""The Django application: the only owner of the database."""

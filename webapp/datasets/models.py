@@ -1,0 +1,43 @@
+"""Uploads, and the conversations that were made of them once."""
+
+import uuid
+
+from django.db import models
+
+
+class FileStatus(models.TextChoices):
+    """OpenAI's words for the state of a file."""
+
+    UPLOADED = "uploaded"
+    PROCESSED = "processed"
+    ERROR = "error"
+
+
+class File(models.Model):
+    """An upload. Its bytes, and the conversations made of it, are objects in S3 under the tenant's prefix."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="files")
+    end_user = models.ForeignKey("tenants.EndUser", null=True, blank=True, on_delete=models.CASCADE, related_name="files")
+    uploaded_by = models.ForeignKey("tenants.User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    filename = models.CharField(max_length=255)
+    purpose = models.CharField(max_length=40)
+    size = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    status = models.CharField(max_length=10, choices=FileStatus, default=FileStatus.UPLOADED)
+    #: The format's name (webapp/datasets/formats), empty when none fitted.
+    format = models.CharField(max_length=40, blank=True)
+    #: {"rows": n, "good": n, "problems": [{"line", "field", "reason", "fix"}], "notes": [...]}: never a row's content.
+    report = models.JSONField(default=dict)
+    conversations_sha256 = models.CharField(max_length=64, blank=True)
+    conversations_size = models.BigIntegerField(default=0)
+    conversations_count = models.IntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "-created_at"])]
+
+    @property
+    def public_id(self) -> str:
+        return f"file-{self.id.hex}"

@@ -1,0 +1,118 @@
+"""Training runs: the job, its events, the messages still to send, and the workers that are alive.
+
+The states and who moves a job between them: ARCHITECTURE.md, "The job protocol".
+"""
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+
+class State(models.TextChoices):
+    VALIDATING = "validating"
+    QUEUED = "queued"
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    PAUSED = "paused"
+    GATING = "gating"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+TERMINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+
+class Job(models.Model):
+    """One training run. All times are the database's."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="jobs")
+    #: None: a tenant-wide adapter, reached by its name.
+    end_user = models.ForeignKey("tenants.EndUser", null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
+    base = models.ForeignKey("adapters.BaseModel", on_delete=models.PROTECT, related_name="jobs")
+    training_file = models.ForeignKey("datasets.File", on_delete=models.PROTECT, related_name="jobs")
+    validation_file = models.ForeignKey(
+        "datasets.File", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    suffix = models.CharField(max_length=64, blank=True)
+    metadata = models.JSONField(default=dict)
+    #: As asked for (with "auto"), and as decided (training_jobs.messages.Recipe and Hyperparameters).
+    requested = models.JSONField(default=dict)
+    recipe = models.JSONField(default=dict)
+    hyperparameters = models.JSONField(default=dict)
+    seed = models.IntegerField()
+
+    state = models.CharField(max_length=12, choices=State, default=State.VALIDATING)
+    epoch = models.IntegerField(default=0)
+    worker = models.UUIDField(null=True, blank=True)
+    #: HMACs: the dispatch token is good until the claim, the epoch's token for that epoch.
+    dispatch_token = models.CharField(max_length=64, blank=True)
+    token = models.CharField(max_length=64, blank=True)
+    dispatched_at = models.DateTimeField(null=True, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+
+    #: What is trained: the merged conversations, and the last registered checkpoint.
+    conversations_sha256 = models.CharField(max_length=64, blank=True)
+    conversations_size = models.BigIntegerField(default=0)
+    checkpoint = models.JSONField(null=True, blank=True)
+    step = models.IntegerField(default=0)
+    total_steps = models.IntegerField(default=0)
+    trained_tokens = models.BigIntegerField(null=True, blank=True)
+    report = models.JSONField(default=dict)
+    #: The manifest between complete and the gate's verdict.
+    manifest = models.JSONField(null=True, blank=True)
+
+    error_code = models.CharField(max_length=60, blank=True)
+    error_message = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["tenant", "-created_at"]),
+            models.Index(fields=["state", "created_at"], name="job_unfinished", condition=~Q(state__in=TERMINAL)),
+        ]
+
+    @property
+    def public_id(self) -> str:
+        return f"ftjob-{self.id.hex}"
+
+
+class JobEvent(models.Model):
+    """A line of a job's history; the id is the order."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events")
+    level = models.CharField(max_length=5, default="info")
+    message = models.CharField(max_length=500)
+    metrics = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["job", "id"])]
+
+    @property
+    def public_id(self) -> str:
+        return f"ftevent-{self.id}"
+
+
+class Outbox(models.Model):
+    """A job that wants dispatching, written with the change that made it so; gone once a worker claimed it."""
+
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="+")
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="outbox")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Worker(models.Model):
+    """A trainer that says hello every few seconds (training_jobs.messages.WorkerHello)."""
+
+    id = models.UUIDField(primary_key=True)
+    bases = models.JSONField(default=list)
+    device = models.CharField(max_length=100)
+    busy = models.BooleanField(default=False)
+    last_seen = models.DateTimeField()

@@ -19,7 +19,9 @@ def base_digest(folder: Path) -> str:
     """
     weights = sorted(folder.glob("*.safetensors"))
     if not weights or not (folder / "tokenizer.json").exists():
-        raise AdapterMissing(f"{folder.name} is not a model folder: it needs *.safetensors and tokenizer.json.")
+        raise AdapterMissing(
+            f"{folder.name} is not a model folder: it needs *.safetensors and tokenizer.json."
+        )
     known = _load(folder / _CACHE)
     fresh = {path.name: _remembered(path, known) for path in [*weights, folder / "tokenizer.json"]}
     if fresh != known:

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ class AdapterCache:
         self._max_bytes = max_bytes
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._leases: Counter[str] = Counter()
-        self._fetching: dict[str, threading.Lock] = {}
+        self._fetching: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         shutil.rmtree(self._partial, ignore_errors=True)
         self._partial.mkdir(parents=True)
@@ -108,7 +109,9 @@ class AdapterCache:
             del self._sizes[name]
             shutil.rmtree(self.path(name), ignore_errors=True)
         if sum(self._sizes.values()) + size > self._max_bytes:
-            raise CacheFull("Every adapter in the disk cache is in use. Retry shortly, or give the cache more bytes.")
+            raise CacheFull(
+                "Every adapter in the disk cache is in use. Retry shortly, or give the cache more bytes."
+            )
 
 
 def _bytes_in(folder: Path) -> int:

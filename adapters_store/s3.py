@@ -153,6 +153,4 @@ def _faults(key: str) -> Iterator[None]:
         code = error.response.get("Error", {}).get("Code", "unknown")
         raise StorageUnavailable(f"Object storage answered with the error {code}.") from error
     except BotoCoreError as error:
-        raise StorageUnavailable(
-            f"Object storage could not be reached ({type(error).__name__})."
-        ) from error
+        raise StorageUnavailable(f"Object storage could not be reached ({type(error).__name__}).") from error

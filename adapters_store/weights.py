@@ -39,7 +39,16 @@ _PARTS: dict[Method, set[str]] = {
     "loreft": {"R.weight", "W.weight", "W.bias"},
 }
 #: Which axis of each part has the rank; the others are widths of the base model.
-_RANK_AXIS = {"A": 0, "B": 1, "A.weight": 0, "A.bias": 0, "B.weight": 1, "R.weight": 0, "W.weight": 0, "W.bias": 0}
+_RANK_AXIS = {
+    "A": 0,
+    "B": 1,
+    "A.weight": 0,
+    "A.bias": 0,
+    "B.weight": 1,
+    "R.weight": 0,
+    "W.weight": 0,
+    "W.bias": 0,
+}
 
 
 def file_sha256(path: Path) -> str:

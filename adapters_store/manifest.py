@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adapters_store.errors import AdapterCorrupt
 from adapters_store.names import Method, Position, serving_name
 
-TENSORS_FILE = "adapter_model.safetensors"
-CONFIG_FILE = "adapter_config.json"
+TENSORS_FILE: Final = "adapter_model.safetensors"
+CONFIG_FILE: Final = "adapter_config.json"
 MANIFEST_FILE = "manifest.json"
 
 #: A 128-layer model with seven sites has 1,792 tensors, about 200 bytes each.

@@ -1,4 +1,4 @@
-"""Reading and writing an adapter's folder. Nothing is believed: size, digest, header, shapes and numbers are checked."""
+"""Reading and writing an adapter's folder. Nothing is believed: size, digest, header, shapes, numbers are checked."""
 
 import hashlib
 import json

@@ -19,7 +19,7 @@ def test_the_count_is_the_number_of_adapted_positions(start, length, prompt_leng
 
 
 def test_the_same_rule_on_ints_numpy_and_torch():
-    assert adapted(3, 4) and not adapted(4, 4)
+    assert (adapted(3, 4), adapted(4, 4)) == (True, False)
     lengths = [1, 4]
     expected = [[True, False, False], [True, True, True]]
     assert adapted(np.arange(3), np.array(lengths)[:, None]).tolist() == expected

@@ -1,0 +1,76 @@
+"""Attune's own processes: migrations, web, dispatcher, trainer and engine."""
+
+import sys
+from pathlib import Path
+
+from celery import Celery
+
+from local_stack.home import ROOT, Home
+from local_stack.service import CommandReady, NotReadyError, Service, http_ready
+
+Environ = dict[str, str]
+
+
+def migrate(*, env: Environ, needs: tuple[str, ...]) -> Service:
+    """The only process that may change tables: it alone is given the owner's URL."""
+    command = (sys.executable, "manage.py", "migrate", "--verbosity", "1")
+    return Service(name="migrate", command=command, env=env, cwd=ROOT, needs=needs, once=True, patience=120)
+
+
+def base_model(*, env: Environ, folder: Path, needs: tuple[str, ...]) -> Service:
+    """Enter the local base model in the catalogue; nothing happens when it is there already."""
+    command = (sys.executable, "manage.py", "base_model_add", str(folder))
+    return Service(
+        name="base-model", command=command, env=env, cwd=ROOT, needs=needs, once=True, patience=120
+    )
+
+
+def web(*, env: Environ, port: int, needs: tuple[str, ...]) -> Service:
+    command = (sys.executable, "-m", "uvicorn", "webapp.config.asgi:application")
+    command += ("--host", "127.0.0.1", "--port", str(port), "--no-access-log")
+    command += ("--timeout-graceful-shutdown", "1")
+    url = f"http://127.0.0.1:{port}"
+    return Service(
+        name="web",
+        command=command,
+        env=env,
+        cwd=ROOT,
+        needs=needs,
+        url=url,
+        grace=1.0,
+        ready=http_ready(f"{url}/healthz"),
+    )
+
+
+def dispatcher(*, env: Environ, needs: tuple[str, ...]) -> Service:
+    command = (sys.executable, "manage.py", "dispatch")
+    return Service(name="dispatcher", command=command, env=env, cwd=ROOT, needs=needs)
+
+
+def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
+    """One job at a time; ready when it answers a ping through the broker."""
+    command = (sys.executable, "-m", "celery", "-A", "training_jobs.app", "worker")
+    command += ("-Q", f"train.{env['ATTUNE_BASE_MODEL']}", "-c", "1", "-n", "trainer@local", "-l", "INFO")
+    command += ("--without-mingle", "--without-gossip")
+    broker = env["ATTUNE_BROKER_URL"]
+
+    def ready() -> None:
+        with Celery(broker=broker) as client:
+            if not client.control.ping(destination=["trainer@local"], timeout=0.5):
+                raise NotReadyError("the worker does not answer a ping")
+
+    return Service(name="trainer", command=command, env=env, cwd=ROOT, needs=needs, ready=ready, patience=120)
+
+
+def engine(home: Home, *, env: Environ, port: int) -> Service:
+    """vLLM with the plugin. Ready when a generated token equals the one that transformers gives."""
+    url = f"http://127.0.0.1:{port}"
+    ready = CommandReady(
+        (sys.executable, "-m", "inference.ready"),
+        env,
+        ROOT,
+        home.log("engine-ready"),
+        first=http_ready(f"{url}/health"),
+    )
+    command = (sys.executable, "-m", "inference.serve")
+    return Service(name="engine", command=command, env=env, cwd=ROOT, ready=ready, url=url, patience=300)

@@ -1,0 +1,16 @@
+"""What each tier of adapters does, as Prometheus metrics beside vLLM's own on /metrics."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+#: Tiers are disk (verified files) and memory (read by the workers); a miss goes on to storage or disk.
+LOOKUPS = Counter("attune_adapter_lookups", "Look-ups of an adapter in a tier.", ["tier", "result"])
+REFUSED = Counter(
+    "attune_adapter_refused", "Requests for an adapter that were refused, by error code.", ["code"]
+)
+DISK_BYTES = Gauge("attune_adapter_disk_bytes", "Bytes of adapters in the disk cache now.")
+LOAD_SECONDS = Histogram(
+    "attune_adapter_load_seconds",
+    "Seconds to bring a missing adapter into a tier, or to fail.",
+    ["tier"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)

@@ -1,0 +1,96 @@
+"""vLLM's model registry of the API server, so that every request for an adapter passes our resolver.
+
+Stock vLLM asks a resolver once for each name, remembers the answer for ever, loads on the engine's loop, and turns
+every failure into "does not exist". Here a request gets its adapter through three tiers (disk, memory, slot), holds
+it until it ends, and an adapter that cannot be had fails the request that asked for it, saying why.
+"""
+
+import sys
+from functools import partial
+from typing import Any
+
+from vllm.lora.request import LoRARequest
+
+from adapters_store.errors import AdapterMissing
+from inference.memory_places import MemoryPlaces
+from inference.prefetch import Prefetcher
+from inference.request_scope import RequestAdapters, RequestScope, current_scope
+from inference.resolver import AdapterResolver, registered_resolver
+from inference.settings import adapter_settings
+
+
+class ServedAdapters:
+    """The adapters of one API server. Made when the first is asked for, on the server's event loop."""
+
+    def __init__(self, engine_client: Any) -> None:
+        lora = engine_client.vllm_config.lora_config
+        self._base_model: str = engine_client.model_config.model
+        self._resolver: AdapterResolver = registered_resolver()
+        self._resolver.max_rank = lora.max_lora_rank
+        self._places = MemoryPlaces(
+            slots=lora.max_cpu_loras, wait_seconds=adapter_settings().adapter_wait_seconds
+        )
+        self._prefetcher = Prefetcher(engine_client, remember=lora.max_cpu_loras)
+
+    async def hold(self, scope: RequestScope, model: str) -> LoRARequest:
+        """The adapter that `model` names, verified, on disk until `scope` closes and read by the workers.
+
+        Raises AdapterError; nothing that could fail for the adapter's sake is left to the engine's step.
+        """
+        located = await self._resolver.locate(model)
+        if located is None:
+            raise AdapterMissing(f"The model {model[:200]} does not exist.")
+        source, name = located
+        request = await self._resolver.bring_to_disk(scope, self._base_model, model, source, name)
+        await self._places.take(request.lora_name)
+        # A prefill adapter is needed in memory until its prompt is done, an all-position one until the end.
+        release = partial(self._places.give_back, request.lora_name)
+        (scope.on_end if name.position == "all" else scope.on_first_byte)(release)
+        await self._prefetcher.ready(request)
+        return request
+
+    async def delete(self, model: str) -> dict[str, Any]:
+        """Forget an adapter in every tier; returns its name and what was removed where."""
+        located = await self._resolver.locate(model)
+        if located is None:
+            raise AdapterMissing(f"The model {model[:200]} does not exist.")
+        _, name = located
+        memory = await self._prefetcher.remove(str(name))
+        return {"id": str(name), "deleted": True, "disk": await self._resolver.forget(name), "memory": memory}
+
+
+def served_adapters(models: Any) -> ServedAdapters:
+    """The one that belongs to an OpenAIServingModels."""
+    found: ServedAdapters | None = getattr(models, "attune_adapters", None)
+    if found is None:
+        found = models.attune_adapters = ServedAdapters(models.engine_client)
+    return found
+
+
+async def resolve_lora(models: Any, lora_name: str) -> LoRARequest:
+    """Takes the place of OpenAIServingModels.resolve_lora. AdapterErrors go up to the scope's middleware."""
+    scope = current_scope()
+    if (known := scope.adapters.get(lora_name)) is not None:
+        return known
+    request = await served_adapters(models).hold(scope, lora_name)
+    scope.adapters[lora_name] = request
+    return request
+
+
+def install() -> None:
+    """Called by the plugin in every process, as often as vLLM likes; acts only in one that has the HTTP server.
+
+    Touches OpenAIServingModels (vllm/entrypoints/openai/models/serving.py, 0.32): `__init__` for its `lora_requests`,
+    and `resolve_lora`. Can go when vLLM asks resolvers on every request and lets them own what they return.
+    """
+    serving = sys.modules.get("vllm.entrypoints.openai.models.serving")
+    if serving is None or serving.OpenAIServingModels.resolve_lora is resolve_lora:
+        return
+    stock_init = serving.OpenAIServingModels.__init__
+
+    def init_with_scoped_adapters(self: Any, *args: Any, **kwargs: Any) -> None:
+        stock_init(self, *args, **kwargs)
+        self.lora_requests = RequestAdapters()
+
+    serving.OpenAIServingModels.__init__ = init_with_scoped_adapters
+    serving.OpenAIServingModels.resolve_lora = resolve_lora

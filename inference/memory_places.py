@@ -1,0 +1,64 @@
+"""A bound on the distinct adapters that the engine may be asked to hold in memory at once.
+
+EngineCore (inference.residency) decides what is in memory and never gives away what a prompt needs; here, in the API
+process, requests wait for their turn, so that overload shows as a short wait and then a 503, not as thrashing.
+"""
+
+import asyncio
+from collections import Counter, deque
+
+from adapters_store.errors import AdapterError
+
+
+class AdapterMemoryFull(AdapterError):
+    """Every place in CPU adapter memory belongs to a prompt in flight."""
+
+    code = "adapter_memory_full"
+
+
+class MemoryPlaces:
+    """`slots` places; requests for one adapter share its place. First come, first served. Not thread-safe."""
+
+    def __init__(self, *, slots: int, wait_seconds: float) -> None:
+        self._slots = slots
+        self._wait_seconds = wait_seconds
+        self._holders: Counter[str] = Counter()
+        self._queue: deque[tuple[str, asyncio.Future[None]]] = deque()
+
+    def __len__(self) -> int:
+        """Places taken."""
+        return len(self._holders)
+
+    async def take(self, name: str) -> None:
+        """Raises AdapterMemoryFull if no place frees up in time. Every take needs its `give_back`."""
+        if name in self._holders or (not self._queue and len(self._holders) < self._slots):
+            self._holders[name] += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((name, turn))
+        try:
+            await asyncio.wait_for(asyncio.shield(turn), self._wait_seconds)
+        except BaseException as error:
+            if turn.done():
+                self.give_back(name)  # our turn came in the same moment
+            else:
+                self._queue.remove((name, turn))
+            if isinstance(error, TimeoutError):
+                raise AdapterMemoryFull(
+                    f"All {self._slots} places for adapters in memory are taken. Retry shortly, or raise "
+                    "ATTUNE_CPU_SLOTS."
+                ) from None
+            raise
+
+    def give_back(self, name: str) -> None:
+        self._holders[name] -= 1
+        if self._holders[name] == 0:
+            del self._holders[name]
+        for waiting in list(self._queue):
+            wanted, turn = waiting
+            if wanted in self._holders or len(self._holders) < self._slots:
+                self._queue.remove(waiting)
+                self._holders[wanted] += 1
+                turn.set_result(None)
+            else:
+                break

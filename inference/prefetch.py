@@ -1,0 +1,64 @@
+"""Adapters reach the workers before their request does: read off the step's path, while other requests go on."""
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+
+from vllm.lora.request import LoRARequest
+
+from adapters_store.errors import AdapterError
+from inference import adapter_metrics as metrics
+
+#: A read takes tens of milliseconds; asking costs the engine's loop less than one.
+_POLL_SECONDS = 0.01
+
+
+class NotLoaded(AdapterError):
+    """A worker could not read what was verified on disk; carries the worker's own code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Prefetcher:
+    """`remember` names are taken to be in memory without asking (the engine's least recently used go first, as here).
+
+    Being wrong costs time, not truth: EngineCore admits no request before its adapter is in memory.
+    """
+
+    def __init__(self, engine_client: Any, *, remember: int) -> None:
+        self._engine = engine_client
+        self._remember = remember
+        self._ready: OrderedDict[str, None] = OrderedDict()
+
+    async def ready(self, request: LoRARequest) -> None:
+        """Return when every worker has read the adapter; raises NotLoaded with what is wrong."""
+        if request.lora_name in self._ready:
+            metrics.LOOKUPS.labels("memory", "hit").inc()
+        else:
+            metrics.LOOKUPS.labels("memory", "miss").inc()
+            with metrics.LOAD_SECONDS.labels("memory").time():
+                await self._read(request)
+        self._ready[request.lora_name] = None
+        self._ready.move_to_end(request.lora_name)
+        if len(self._ready) > self._remember:
+            self._ready.popitem(last=False)
+
+    async def remove(self, name: str) -> list[Any]:
+        """Forget an adapter in every worker; what each of them removed."""
+        self._ready.pop(name, None)
+        answers: list[Any] = await self._engine.collective_rpc("attune_remove", args=(name,))
+        return answers
+
+    async def _read(self, request: LoRARequest) -> None:
+        while True:
+            answers = await self._engine.collective_rpc(
+                "attune_prefetch", args=(request.lora_name, request.lora_path)
+            )
+            for answer in answers:
+                if answer["state"] == "failed":
+                    raise NotLoaded(answer["code"], answer["message"])
+            if all(answer["state"] == "ready" for answer in answers):
+                return
+            await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,172 @@
+"""From a model's name to verified adapter files on this machine's disk: vLLM's LoRAResolver, registered by the plugin.
+
+`<tenant>/ap-<digest>` comes from S3, a bare name or a folder's name from ATTUNE_ADAPTER_DIR. Every request comes
+through here (inference.http_models), so what is refused, deleted or evicted is so for the next request, and the files
+of a request in flight are leased until it ends.
+"""
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from vllm.lora.request import LoRARequest
+from vllm.lora.resolver import LoRAResolver, LoRAResolverRegistry
+
+from adapters_store.cache import AdapterCache
+from adapters_store.manifest import MANIFEST_FILE
+from adapters_store.names import ServingName
+from inference import adapter_metrics as metrics
+from inference.adapter_checks import ServedBase, model_folder, served_base
+from inference.adapter_sources import AdapterSource, FolderSource, StorageSource
+from inference.request_scope import RequestScope, current_scope
+from inference.settings import AdapterSettings, adapter_settings
+
+RESOLVER_NAME = "attune"
+#: Where a serving engine keeps adapters of its own (the canary), below its disk cache.
+OWN_ADAPTERS = "own"
+#: More than any engine holds in memory, few enough to cost nothing.
+IDS_KEPT = 100_000
+
+_T = TypeVar("_T")
+
+
+class AdapterResolver(LoRAResolver):
+    """Costs nothing until the first adapter is asked for: vLLM makes one in every process."""
+
+    def __init__(self) -> None:
+        #: Larger than any adapter's until the server says what its buffers are made for.
+        self.max_rank = 256
+        self._ids: OrderedDict[str, int] = OrderedDict()
+        self._next_id = itertools.count(1)
+        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="adapter")
+        self._bases: dict[str, ServedBase] = {}
+        self._disk: DiskTier | None = None
+
+    async def resolve_lora(self, base_model_name: str, lora_name: str) -> LoRARequest | None:
+        """vLLM's interface: None if there is no such adapter, AdapterError if it is refused.
+
+        The files stay on disk until the current request's scope ends.
+        """
+        located = await self.locate(lora_name)
+        if located is None:
+            return None
+        source, name = located
+        return await self.bring_to_disk(current_scope(), base_model_name, lora_name, source, name)
+
+    async def locate(self, model: str) -> tuple[AdapterSource, ServingName] | None:
+        """Which source would have the adapter, and its canonical name; no word yet on whether it exists."""
+        return await self._in_thread(lambda: self._disk_tier().locate(model))
+
+    async def bring_to_disk(
+        self, scope: RequestScope, base_model: str, model: str, source: AdapterSource, name: ServingName
+    ) -> LoRARequest:
+        """Fetch and verify unless the disk has it; raises AdapterError. Ids are counted, never made from digests:
+        short digests collide, and the workers refuse an id that they know under another name."""
+
+        def work() -> Path:
+            base = self._base(base_model)
+            return self._disk_tier().acquire(model, source, name, base)
+
+        acquiring = asyncio.ensure_future(self._in_thread(work))
+        # If the request is cancelled meanwhile, the lease must still find its way back.
+        acquiring.add_done_callback(lambda done: self._lease_to(scope, str(name), done))
+        path = await asyncio.shield(acquiring)
+        return LoRARequest(str(name), self._id_of(str(name)), str(path), base_model_name=base_model)
+
+    async def forget(self, name: ServingName) -> bool:
+        """Remove a deleted adapter's files; whether they were here."""
+        return await self._in_thread(lambda: self._disk_tier().cache.remove(str(name)))
+
+    def _id_of(self, name: str) -> int:
+        """A name keeps its id while it is among the last IDS_KEPT; the engine forgets it long before."""
+        if name not in self._ids:
+            self._ids[name] = next(self._next_id)
+            if len(self._ids) > IDS_KEPT:
+                self._ids.popitem(last=False)
+        self._ids.move_to_end(name)
+        return self._ids[name]
+
+    def _lease_to(self, scope: RequestScope, name: str, done: "asyncio.Future[Path]") -> None:
+        if not done.cancelled() and done.exception() is None:
+            scope.on_end(lambda: self._disk_tier().cache.release(name))
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _disk_tier(self) -> "DiskTier":
+        if self._disk is None:
+            self._disk = DiskTier(adapter_settings())
+        return self._disk
+
+    def _base(self, model: str) -> ServedBase:
+        if model not in self._bases:
+            self._bases[model] = served_base(model_folder(model), max_rank=self.max_rank)
+        return self._bases[model]
+
+
+class DiskTier:
+    """The sources and the bounded folder that they fill. Blocking and thread-safe."""
+
+    def __init__(self, settings: AdapterSettings) -> None:
+        folder = settings.adapter_cache_dir.expanduser()
+        self.cache = AdapterCache(folder, max_bytes=settings.adapter_cache_bytes)
+        own = folder / OWN_ADAPTERS
+        self._sources: list[AdapterSource] = [FolderSource(own)]
+        if settings.adapter_dir is not None:
+            self._sources.append(FolderSource(settings.adapter_dir))
+        if settings.uses_s3:
+            self._sources.append(_storage(settings))
+
+    def locate(self, model: str) -> tuple[AdapterSource, ServingName] | None:
+        for source in self._sources:
+            if (name := source.name_of(model)) is not None:
+                return source, name
+        return None
+
+    def acquire(self, model: str, source: AdapterSource, name: ServingName, base: ServedBase) -> Path:
+        """The adapter's folder, leased; every acquire needs its release."""
+        key = str(name)
+        if key in self.cache and not (self.cache.path(key) / MANIFEST_FILE).exists():
+            self.cache.remove(key)  # someone emptied the folder behind our back
+        metrics.LOOKUPS.labels("disk", "hit" if key in self.cache else "miss").inc()
+
+        def fetch(folder: Path) -> None:
+            with metrics.LOAD_SECONDS.labels("disk").time():
+                source.fetch(model, name, folder, base)
+
+        path = self.cache.acquire(key, fetch)
+        metrics.DISK_BYTES.set(self.cache.bytes_used)
+        return path
+
+
+def _storage(settings: AdapterSettings) -> StorageSource:
+    from adapters_store.s3 import ObjectStore
+
+    assert settings.s3_bucket is not None
+    assert settings.s3_access_key is not None
+    assert settings.s3_secret_key is not None
+    return StorageSource(
+        ObjectStore(
+            endpoint_url=settings.s3_endpoint_url,
+            bucket=settings.s3_bucket,
+            access_key=settings.s3_access_key,
+            secret_key=settings.s3_secret_key.get_secret_value(),
+            region=settings.s3_region,
+        )
+    )
+
+
+def registered_resolver() -> AdapterResolver:
+    resolver = LoRAResolverRegistry.get_resolver(RESOLVER_NAME)
+    assert isinstance(resolver, AdapterResolver)
+    return resolver
+
+
+def register() -> None:
+    """Called by the plugin in every process, as often as vLLM likes."""
+    if RESOLVER_NAME not in LoRAResolverRegistry.get_supported_resolvers():
+        LoRAResolverRegistry.register_resolver(RESOLVER_NAME, AdapterResolver())

@@ -1,0 +1,87 @@
+"""python -m inference.serve: vLLM's own OpenAI server with Attune's adapters, settings from ATTUNE_* variables.
+
+Any further option of vLLM may be appended, for example `--max-num-batched-tokens 512`.
+"""
+
+import os
+import sys
+from argparse import Namespace
+from importlib.metadata import entry_points
+
+from inference.settings import EngineSettings, engine_settings
+
+#: Set before vLLM is imported, here and so in every process that it starts.
+_ENVIRONMENT = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    # Our plugin alone: vLLM's own file resolver can be walked out of its folder.
+    "VLLM_PLUGINS": "attune",
+    # Without it vLLM asks no resolver. The routes that it opens as well are closed by ApiGuard.
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+}
+
+#: The last is the outermost: first the key, then the request's scope, then our routes, then vLLM.
+_MIDDLEWARE = [
+    "inference.adapter_routes.AdapterRoutes",
+    "inference.request_scope.AdapterScope",
+    "inference.api_guard.ApiGuard",
+]
+
+
+def prepare_environment(settings: EngineSettings) -> None:
+    os.environ.update(_ENVIRONMENT)
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(settings.kv_cache_gb)
+    if not [entry for entry in entry_points(group="vllm.general_plugins") if entry.name == "attune"]:
+        raise SystemExit(
+            "vLLM would not find Attune's plugin: install this project into the environment (pip install -e .)."
+        )
+
+
+def server_args(settings: EngineSettings, extra: list[str]) -> Namespace:
+    """What vLLM's server is started with: ours as defaults, then what the command line says."""
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from inference.engine_args import preft_engine_args
+
+    parser = make_arg_parser(FlexibleArgumentParser(prog="python -m inference.serve"))
+    parser.set_defaults(
+        **preft_engine_args(
+            gpu_slots=settings.gpu_slots, cpu_slots=settings.cpu_slots, max_rank=settings.max_rank
+        ),
+        model=str(settings.base_folder),
+        served_model_name=[settings.base_model],
+        host=settings.engine_host,
+        port=settings.engine_port,
+        max_model_len=settings.max_model_len,
+        max_num_seqs=settings.max_num_seqs,
+        middleware=_MIDDLEWARE,
+        # Prompts and completions never reach a log, nor do the paths that name tenants and adapters.
+        enable_log_requests=False,
+        disable_uvicorn_access_log=True,
+        disable_fastapi_docs=True,
+    )
+    args = parser.parse_args(extra)
+    validate_parsed_serve_args(args)
+    return args
+
+
+def main() -> None:
+    settings = engine_settings()
+    prepare_environment(settings)
+    import uvloop
+    from vllm.entrypoints.launchers.api_server.entry import run_server
+
+    from inference import canary
+
+    canary.install(settings)
+    uvloop.run(run_server(server_args(settings, sys.argv[1:])))
+
+
+if __name__ == "__main__":
+    main()

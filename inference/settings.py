@@ -1,0 +1,106 @@
+"""Everything that inference reads from the environment, once, with the prefix ATTUNE_.
+
+`AdapterSettings` is what the plugin needs inside anyone's vLLM: for adapters in a folder nothing but that folder.
+`EngineSettings` adds what `python -m inference.serve` needs.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+from pydantic import DirectoryPath, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_Settings = TypeVar("_Settings", bound=BaseSettings)
+_S3 = ("s3_endpoint_url", "s3_bucket", "s3_access_key", "s3_secret_key")
+
+
+class AdapterSettings(BaseSettings):
+    """Where adapters come from, and how many bytes of them this machine may keep."""
+
+    model_config = SettingsConfigDict(env_prefix="ATTUNE_", env_ignore_empty=True, frozen=True)
+
+    #: A folder of adapter folders, each named by its serving name or as one likes; for use without S3.
+    adapter_dir: DirectoryPath | None = None
+    s3_endpoint_url: str | None = None
+    s3_bucket: str | None = None
+    s3_access_key: str | None = None
+    s3_secret_key: SecretStr | None = None
+    s3_region: str = "us-east-1"
+    adapter_cache_dir: Path = Path("~/.cache/attune/adapters")
+    adapter_cache_bytes: int = Field(default=10_000_000_000, ge=1_000_000)
+    #: Seconds a request waits for room in CPU memory before it is told to come back.
+    adapter_wait_seconds: float = Field(default=10.0, ge=0)
+
+    @model_validator(mode="after")
+    def _s3_is_whole(self) -> Self:
+        given = [name for name in _S3 if getattr(self, name) is not None]
+        missing = [f"ATTUNE_{name.upper()}" for name in _S3 if name not in given]
+        if given and missing:
+            raise ValueError(f"storage is half configured: set {', '.join(missing)} too, or unset the rest")
+        return self
+
+    @property
+    def uses_s3(self) -> bool:
+        return self.s3_bucket is not None
+
+
+class EngineSettings(AdapterSettings):
+    """The served engine: one base model, one key, loopback unless told otherwise."""
+
+    models_dir: DirectoryPath
+    #: The base model's folder inside models_dir, and the name that clients ask for.
+    base_model: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    engine_host: str = "127.0.0.1"
+    engine_port: int = Field(default=8100, ge=1, le=65535)
+    engine_key: SecretStr = Field(min_length=16)
+    #: Distinct adapters in one step's prompts (vLLM: max_loras).
+    gpu_slots: int = Field(default=8, ge=1)
+    #: Distinct adapters in memory, which bounds those of all requests in flight (vLLM: max_cpu_loras).
+    cpu_slots: int = Field(default=64, ge=1)
+    #: vLLM's buffers come in these sizes.
+    max_rank: Literal[1, 8, 16, 32, 64, 128, 256] = 32
+    max_model_len: int = Field(default=2048, ge=16)
+    max_num_seqs: int = Field(default=32, ge=1)
+    kv_cache_gb: int = Field(default=2, ge=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not (self.base_folder / "config.json").is_file():
+            raise ValueError(f"no model in {self.base_folder}: set ATTUNE_MODELS_DIR and ATTUNE_BASE_MODEL")
+        if self.cpu_slots < self.gpu_slots:
+            raise ValueError("ATTUNE_CPU_SLOTS must be at least ATTUNE_GPU_SLOTS")
+        return self
+
+    @property
+    def base_folder(self) -> Path:
+        return self.models_dir / self.base_model
+
+
+@cache
+def adapter_settings() -> AdapterSettings:
+    return _read(AdapterSettings)
+
+
+@cache
+def engine_settings() -> EngineSettings:
+    return _read(EngineSettings)
+
+
+def _read(kind: type[_Settings]) -> _Settings:
+    """The settings, or an exit with one sentence for each that is wrong; values are never printed."""
+    try:
+        return kind()
+    except ValidationError as error:
+        lines = [_sentence(fault["loc"], fault["msg"]) for fault in error.errors(include_input=False)]
+        raise SystemExit("The inference settings are not right.\n" + "\n".join(lines)) from None
+
+
+def _sentence(where: tuple[int | str, ...], problem: str) -> str:
+    problem = problem.removeprefix("Value error, ")
+    if not where:
+        return f"  - {problem}."
+    name = f"ATTUNE_{str(where[0]).upper()}"
+    if problem == "Field required":
+        return f"  - Set {name}; it has no default."
+    return f"  - {name}: {problem}."

@@ -1,0 +1,402 @@
+"""Every touch of vLLM's private names, each with why it is there and when it can go.
+
+The rest of this package says what to do; this module says where in vLLM it is done. install() changes nothing unless
+the installed version is in compat_table and every function that is replaced or relied upon has the very source that
+was read when the table was written.
+"""
+
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from vllm.logger import init_logger
+
+from adapters_store.errors import AdapterUnsupported
+from inference import kernels, phase, residual
+from inference.compat_table import check_sources
+from inference.convert import is_attune_folder, vllm_matrices
+from inference.engine_checks import check_config, check_fits, check_folder, check_not_resumable
+from inference.memory import AdapterMemory
+from inference.prefix_keys import prefill_key
+from inference.residency import Residency, Verdict
+from inference.scheduling import needs_adapter
+
+logger = init_logger("vllm.attune")
+
+
+def install() -> None:
+    """Teach this process's vLLM prefill-only adapters. Raises Incompatible, having changed nothing."""
+    check_sources()
+    _phase()
+    _graph_dispatch()
+    _slots()
+    _prefix_keys()
+    _cpu_kernels()
+    _residual_site()
+    _model_loading()
+    _adapter_memory()
+    _admission()
+
+
+def on_cpu() -> bool:
+    from vllm.platforms import current_platform
+
+    return current_platform.is_cpu()
+
+
+def _phase() -> None:
+    """0.32. V1's mapping of tokens to adapters knows requests only. Goes when vLLM has per-token adapter ranges."""
+    from vllm.v1.worker.gpu_input_batch import InputBatch
+
+    def make_lora_inputs(
+        self: Any, num_scheduled_tokens: np.ndarray, num_sampled_tokens: np.ndarray
+    ) -> tuple[tuple[int, ...], tuple[int, ...], set[Any]]:
+        count = self.num_reqs
+        by_id = self.lora_id_to_lora_request
+        adapters = self.request_lora_mapping[:count]
+        prefill_ids = [
+            key for key, adapter in by_id.items() if phase.position_of(adapter.lora_name) == "prefill"
+        ]
+        tokens, samples = phase.token_adapters(
+            adapters=adapters,
+            prefill_only=phase.prefill_only(adapters, prefill_ids),
+            prompt_lengths=self.num_prompt_tokens[:count],
+            starts=self.num_computed_tokens_cpu[:count],
+            scheduled=num_scheduled_tokens,
+            sampled=num_sampled_tokens,
+        )
+        self.attune_active = phase.active(tokens, samples)
+        return tuple(samples.tolist()), tuple(tokens.tolist()), {by_id[key] for key in self.attune_active}
+
+    InputBatch.attune_active = frozenset()
+    InputBatch.make_lora_inputs = make_lora_inputs
+
+
+def _graph_dispatch() -> None:
+    """0.32. V1 chooses the CUDA graph by the adapters of all requests in the batch, so a step of generated tokens
+    would not replay the graph without LoRA. Goes when vLLM counts what make_lora_inputs returned.
+    """
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    original = GPUModelRunner._determine_batch_execution_and_padding
+
+    @functools.wraps(original)
+    def determine(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.lora_config and kwargs.get("force_num_active_loras") is None:
+            count = len(self.input_batch.attune_active)
+            kwargs |= {"force_num_active_loras": count, "force_has_lora": count > 0}
+        return original(self, *args, **kwargs)
+
+    GPUModelRunner._determine_batch_execution_and_padding = determine
+
+
+def _slots() -> None:
+    """0.32. The scheduler counts the adapters of all running requests against max_loras, and asserts. Goes when it
+    counts those with adapted tokens to compute.
+
+    A property, so that every reader in the scheduler sees the same and nothing has to be dropped or restored. Workers
+    and the API process hold copies of their own of what was asked for.
+    """
+    from vllm.v1.request import Request, RequestStatus
+
+    def get(self: Any) -> Any:
+        adapter = self.attune_adapter
+        if adapter is None or needs_adapter(
+            position=phase.position_of(adapter.lora_name),
+            running=self.status == RequestStatus.RUNNING,
+            computed=self.num_computed_tokens,
+            prompt_length=self.num_prompt_tokens,
+        ):
+            return adapter
+        return None
+
+    def put(self: Any, adapter: Any) -> None:
+        self.attune_adapter = adapter
+
+    Request.lora_request = property(get, put)
+
+    original = Request.from_engine_core_request.__func__
+
+    @functools.wraps(original)
+    def from_engine_core_request(cls: type, request: Any, block_hasher: Any) -> Any:
+        check_not_resumable(request)
+        return original(cls, request, block_hasher)
+
+    Request.from_engine_core_request = classmethod(from_engine_core_request)
+
+
+def _prefix_keys() -> None:
+    """0.32. A block's key holds the adapter but not where it acted. Goes when vLLM's keys know adapted ranges.
+
+    The key function is imported by name elsewhere (block_pool, simple_kv_offload), so every module that has it is
+    given the new one.
+    """
+    from vllm.v1.core import block_pool, kv_cache_utils
+    from vllm.v1.simple_kv_offload import manager
+
+    ordinary = kv_cache_utils._gen_lora_extra_hash_keys
+    original = kv_cache_utils.generate_block_hash_extra_keys
+
+    def is_prefill(request: Any) -> bool:
+        adapter = request.attune_adapter
+        return adapter is not None and phase.position_of(adapter.lora_name) == "prefill"
+
+    @functools.wraps(ordinary)
+    def lora_keys(request: Any) -> list[Any]:
+        return [] if is_prefill(request) else ordinary(request)
+
+    @functools.wraps(original)
+    def extra_keys(
+        request: Any, start_token_idx: int, end_token_idx: int, start_mm_idx: int
+    ) -> tuple[Any, int]:
+        keys, mm_idx = original(request, start_token_idx, end_token_idx, start_mm_idx)
+        if is_prefill(request):
+            key = prefill_key(
+                request.attune_adapter.lora_name, start_token_idx, end_token_idx, request.num_prompt_tokens
+            )
+            keys = (key, *(keys or ()))
+        return keys, mm_idx
+
+    kv_cache_utils._gen_lora_extra_hash_keys = lora_keys
+    assert {block_pool, manager} <= set(sys.modules.values())
+    for module in list(sys.modules.values()):
+        if getattr(module, "generate_block_hash_extra_keys", None) is original:
+            module.generate_block_hash_extra_keys = extra_keys
+
+
+def _cpu_kernels() -> None:
+    """0.32. The CPU kernels give tokens without an adapter the weights of the last slot, and gather weights token by
+    token. Goes when vLLM fixes both (the first is a bug worth reporting).
+    """
+    from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
+
+    original = PunicaWrapperCPU.update_metadata
+
+    @functools.wraps(original)
+    def update_metadata(self: Any, mapping: Any, lora_index_to_id: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, mapping, lora_index_to_id, *args, **kwargs)
+        slot_of = {adapter: slot for slot, adapter in enumerate(lora_index_to_id) if adapter is not None}
+        slot_of[phase.NO_ADAPTER] = kernels.NO_SLOT
+        self.attune_segments = kernels.segments_of([slot_of[adapter] for adapter in mapping.index_mapping])
+
+    def add_lora_linear(
+        self: Any,
+        y: torch.Tensor,
+        x: torch.Tensor,
+        lora_a_stacked: tuple[torch.Tensor, ...],
+        lora_b_stacked: tuple[torch.Tensor, ...],
+        scale: float,
+        output_slices: tuple[int, ...],
+        *,
+        buffer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        kernels.add_lora(y, x, lora_a_stacked, lora_b_stacked, scale, output_slices, self.attune_segments)
+
+    def add_residual(
+        self: Any,
+        hidden: torch.Tensor,
+        stream: torch.Tensor,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor,
+    ) -> None:
+        kernels.add_residual(hidden, stream, a, b, bias, self.attune_segments)
+
+    PunicaWrapperCPU.attune_segments = ()
+    PunicaWrapperCPU.update_metadata = update_metadata
+    PunicaWrapperCPU.add_lora_linear = add_lora_linear
+    PunicaWrapperCPU.add_residual = add_residual
+
+    from vllm.lora.model_manager import LoRAModelManager
+
+    activate = LoRAModelManager.activate_adapter
+
+    @functools.wraps(activate)
+    def activate_adapter(self: Any, lora_id: int) -> bool:
+        activated = activate(self, lora_id)
+        if activated:
+            _note_ranks(self, lora_id)
+        return activated
+
+    LoRAModelManager.activate_adapter = activate_adapter
+
+
+def _note_ranks(manager: Any, lora_id: int) -> None:
+    """Tell the kernels which rows of each site's stacks this adapter uses: none where it has no weights."""
+    slot = manager.lora_index_to_id.index(lora_id)
+    adapter = manager._registered_adapters[lora_id]
+    for name, module in manager.modules.items():
+        weights = manager._get_lora_layer_weights(adapter, name)
+        stacks = module.lora_a_stacked
+        parts = [None] * len(stacks) if weights is None else weights.lora_a
+        for stack, part in zip(stacks, parts if isinstance(parts, list) else [parts], strict=True):
+            kernels.set_ranks(stack, slot, 0 if part is None else part.shape[0])
+
+
+def _residual_site() -> None:
+    """0.32. Adapted layers are a closed list, and only linear layers and embeddings count. Goes when vLLM lets a
+    plugin register a LoRA layer class.
+    """
+    import vllm.lora.model_manager as model_manager
+    import vllm.lora.utils as lora_utils
+    from vllm.lora.layers.base import BaseLayerWithLoRA
+
+    class ResidualStreamWithLoRA(residual.ResidualSlots, BaseLayerWithLoRA):
+        def __init__(self, base_layer: residual.ResidualStream) -> None:
+            super().__init__()
+            self.base_layer = base_layer
+
+        @classmethod
+        def can_replace_layer(cls, source_layer: Any, **kwargs: Any) -> bool:
+            return isinstance(source_layer, residual.ResidualStream)
+
+    supported, is_supported = lora_utils.get_supported_lora_modules, lora_utils.is_supported_lora_module
+
+    @functools.wraps(supported)
+    def get_supported_lora_modules(model: Any) -> list[str]:
+        return [*supported(model), residual.SITE]
+
+    @functools.wraps(is_supported)
+    def is_supported_lora_module(module_name: str, module: Any, names: list[str]) -> bool:
+        return isinstance(module, residual.ResidualStream) or is_supported(module_name, module, names)
+
+    lora_utils._all_lora_classes = (ResidualStreamWithLoRA, *lora_utils._all_lora_classes)
+    model_manager.get_supported_lora_modules = get_supported_lora_modules
+    model_manager.is_supported_lora_module = is_supported_lora_module
+
+
+def _model_loading() -> None:
+    """0.32. The one place where a worker has the model, its config and the LoRA config together. Stays."""
+    from vllm.v1.worker.lora_model_runner_mixin import LoRAModelRunnerMixin
+
+    original = LoRAModelRunnerMixin.load_lora_model
+
+    @functools.wraps(original)
+    def load_lora_model(self: Any, model: Any, vllm_config: Any, device: torch.device) -> Any:
+        layer_type = check_config(vllm_config, model, cpu=on_cpu())
+        if layer_type is not None and residual.SITE in vllm_config.lora_config.target_modules:
+            width = vllm_config.model_config.get_hidden_size()
+            residual.add_sites(model.model.layers, layer_type=layer_type, width=width, device=device)
+        loaded = original(self, model, vllm_config, device)
+        self.lora_manager.attune_memory = AdapterMemory(
+            read=functools.partial(_read_adapter, self.lora_manager),
+            capacity=vllm_config.lora_config.max_cpu_loras,
+        )
+        return loaded
+
+    LoRAModelRunnerMixin.load_lora_model = load_lora_model
+
+
+def _read_adapter(lora_manager: Any, name: str, path: str) -> Any:
+    """Weights that this worker's model can take, checked and packed; in any thread. Raises AdapterError and others."""
+    from pathlib import Path
+
+    from vllm.lora.request import LoRARequest
+
+    manager = lora_manager._adapter_manager
+    check_folder(Path(path), name)
+    if is_attune_folder(Path(path)):
+        adapter = _attune_adapter(lora_manager, Path(path), name)
+    else:
+        adapter = lora_manager.attune_stock_load(LoRARequest(name, 1, path))
+    check_fits(adapter, manager)
+    manager._create_merged_loras_inplace(adapter)
+    return adapter
+
+
+def _attune_adapter(lora_manager: Any, folder: Any, name: str) -> Any:
+    from vllm.lora.lora_model import LoRAModel
+    from vllm.lora.peft_helper import PEFTHelper
+
+    manifest, matrices = vllm_matrices(folder, name)
+    config = lora_manager.lora_config
+    if manifest.rank > config.max_lora_rank:
+        raise AdapterUnsupported(
+            f"The adapter has rank {manifest.rank}; this engine serves ranks up to {config.max_lora_rank}."
+        )
+    return LoRAModel.from_lora_tensors(
+        lora_model_id=1,
+        tensors={key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in matrices.items()},
+        # The scale is part of B already, and each site's own rank is its matrices': vLLM is to multiply by one.
+        peft_helper=PEFTHelper(r=manifest.rank, lora_alpha=manifest.rank, target_modules=[]),
+        device="cpu",
+        dtype=config.lora_dtype,
+    )
+
+
+def _adapter_memory() -> None:
+    """0.32. An adapter is read from disk inside the step that needs it, and an error there ends the engine. Goes when
+    vLLM loads adapters before it schedules their requests, and fails the request alone.
+    """
+    from vllm.lora.worker_manager import WorkerLoRAManager
+    from vllm.v1.worker.worker_base import WorkerBase
+
+    WorkerLoRAManager.attune_stock_load = WorkerLoRAManager._load_adapter
+
+    def load_adapter(self: Any, lora_request: Any) -> Any:
+        adapter = self.attune_memory.get(lora_request.lora_int_id, lora_request.lora_name)
+        if adapter is None:  # vLLM's own add_lora, outside any step
+            adapter = _read_adapter(self, lora_request.lora_name, lora_request.lora_path)
+        return adapter.clone(lora_request.lora_int_id)
+
+    WorkerLoRAManager._load_adapter = load_adapter
+
+    def prefetch(self: Any, name: str, path: str) -> dict[str, str]:
+        return self.model_runner.lora_manager.attune_memory.prefetch(name, path)
+
+    def load(self: Any, lora_request: Any, drop: list[int]) -> dict[str, str]:
+        manager = self.model_runner.lora_manager
+        for adapter_id in drop:
+            manager.remove_adapter(adapter_id)
+        return manager.attune_memory.load(
+            lora_request.lora_int_id, lora_request.lora_name, lora_request.lora_path, drop
+        )
+
+    def status(self: Any) -> dict[str, Any]:
+        return {"active": True, "adapters": sorted(self.model_runner.lora_manager.attune_memory.names())}
+
+    WorkerBase.attune_prefetch = prefetch
+    WorkerBase.attune_load = load
+    WorkerBase.attune_status = status
+
+
+def _admission() -> None:
+    """0.32. The scheduler's gate for requests that must wait for something (a grammar, remote KV) gets one more
+    reason, and the set of requests whose grammar failed is how it finishes a waiting one with an error. Goes with
+    _adapter_memory.
+    """
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.engine.core import EngineCore
+
+    gate, begin = Scheduler._handle_blocked_waiting_request, EngineCore.__init__
+
+    @functools.wraps(gate)
+    def handle_blocked_waiting_request(self: Any, request: Any) -> bool:
+        if not gate(self, request):
+            return False
+        if request.lora_request is None:
+            return True
+        verdict, why = self.attune_residency.admit(
+            request.lora_request, step=self.current_step, running=self.running
+        )
+        if verdict is Verdict.FAILED:
+            logger.error("Request %s ends here: %s", request.request_id, why)
+            self.grammar_compile_error_reqs.add(request.request_id)
+        return verdict is Verdict.READY
+
+    @functools.wraps(begin)
+    def init(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, vllm_config, *args, **kwargs)
+        if vllm_config.lora_config is not None:
+            self.scheduler.attune_residency = Residency(
+                capacity=vllm_config.lora_config.max_cpu_loras,
+                load=lambda adapter, drop: self.model_executor.collective_rpc(
+                    "attune_load", args=(adapter, drop)
+                ),
+            )
+
+    Scheduler._handle_blocked_waiting_request = handle_blocked_waiting_request
+    EngineCore.__init__ = init

@@ -1,0 +1,121 @@
+"""What an engine can and cannot serve: refused at start or at load, by name, never silently served wrong."""
+
+from pathlib import Path
+from typing import Any
+
+from adapters_store.errors import AdapterCorrupt, AdapterMissing, AdapterUnsupported, BadName
+from adapters_store.manifest import CONFIG_FILE
+from adapters_store.names import parse_name
+from adapters_store.weights import manifest_read
+from inference.convert import is_attune_folder
+from inference.phase import position_of
+from inference.residual import SITE
+
+#: Architectures whose decoder layers return (hidden, residual) and were compared with transformers: module, class.
+LAYERS = {"LlamaForCausalLM": ("vllm.model_executor.models.llama", "LlamaDecoderLayer")}
+
+START = "Start vLLM with inference.engine_args.preft_engine_args()."
+
+
+class Unservable(RuntimeError):
+    """The engine's configuration would serve wrong or unproven answers; the message says which part and what to do."""
+
+
+def check_config(vllm_config: Any, model: Any, *, cpu: bool) -> type | None:
+    """Refuse configurations that this version cannot serve exactly; returns the class of decoder layers with a SITE.
+
+    Raises Unservable in the worker while it loads, which ends the engine's start.
+    """
+    lora = vllm_config.lora_config
+    targets = lora.target_modules
+    if not cpu or vllm_config.use_v2_model_runner:
+        raise Unservable("This version of Attune's plugin serves on CPUs with vLLM's V1 model runner.")
+    if targets is None or {"lm_head", "embed_tokens"} & set(targets):
+        raise Unservable(f"Adapters on lm_head or embed_tokens are not served on a CPU. {START}")
+    if lora.fully_sharded_loras:
+        raise Unservable("fully_sharded_loras is not served on a CPU; leave it off.")
+    if vllm_config.kv_transfer_config is not None:
+        raise Unservable(
+            "KV connectors store blocks under keys that do not know adapted positions; leave them off."
+        )
+    if vllm_config.kv_events_config is not None and vllm_config.kv_events_config.enable_kv_cache_events:
+        raise Unservable("KV events do not tell adapted positions; leave enable_kv_cache_events off.")
+    layer = LAYERS.get(type(model).__name__)
+    if layer is None:
+        if SITE in targets:
+            raise Unservable(
+                f"{type(model).__name__} has not been proven with DiReFT and LoReFT (proven: {', '.join(LAYERS)}); "
+                f"leave {SITE!r} out of lora_target_modules to serve LoRA alone."
+            )
+        return None
+    import importlib
+
+    return getattr(importlib.import_module(layer[0]), layer[1])
+
+
+def check_not_resumable(request: Any) -> None:
+    """A streaming session turns what was generated into prompt without computing it again: refuse it."""
+    adapter = request.lora_request
+    if request.resumable and adapter is not None and position_of(adapter.lora_name) == "prefill":
+        raise ValueError(
+            "A prefill-only adapter cannot answer in a streaming-input session; send whole requests."
+        )
+
+
+def check_folder(folder: Path, name: str) -> None:
+    """The folder's kind and the name asked for must agree on where the adapter acts.
+
+    An Attune folder under a name that is not its own would act everywhere; a plain folder under one of our names has
+    no digest to check. Raises AdapterMissing, AdapterUnsupported or AdapterCorrupt.
+    """
+    if not folder.is_dir():
+        raise AdapterMissing(f"The adapter's folder {folder.name} is gone.")
+    try:
+        parsed = parse_name(name)
+    except BadName:
+        if is_attune_folder(folder):
+            raise AdapterUnsupported(
+                f"This folder holds an Attune adapter: ask for it as {manifest_read(folder).name}."
+            ) from None
+        if not (folder / CONFIG_FILE).is_file():
+            raise AdapterMissing(f"The adapter's folder has no {CONFIG_FILE}.") from None
+        return
+    if not is_attune_folder(folder):
+        raise AdapterMissing(f"The folder of {parsed.name[:15]}… has no manifest.json.")
+
+
+def check_fits(adapter: Any, manager: Any) -> None:
+    """Every matrix must fit the site it names, or paging it into a slot would fail inside a step.
+
+    `adapter` is vLLM's LoRAModel before packing, `manager` its LoRAModelManager. Raises AdapterCorrupt for a wrong
+    width and AdapterUnsupported for a site that this engine does not adapt.
+    """
+    sites = _sites(manager)
+    if not adapter.loras:
+        raise AdapterCorrupt("The adapter holds no weights.")
+    if adapter.modules_to_save:
+        raise AdapterUnsupported("Adapters with modules_to_save are not served.")
+    for name, weights in adapter.loras.items():
+        if name not in sites:
+            raise AdapterUnsupported(f"This engine does not adapt {name[:120]}.")
+        rank, width_in, width_out = sites[name]
+        a, b = weights.lora_a, weights.lora_b
+        if a is None or b is None or a.shape[0] != b.shape[1]:
+            raise AdapterCorrupt(f"{name} lacks one of its two matrices, or their ranks differ.")
+        if a.shape[0] > rank:
+            raise AdapterUnsupported(f"{name} has rank {a.shape[0]}; this engine serves ranks up to {rank}.")
+        extra = 1 if name.endswith(SITE) else 0
+        if a.shape[1] not in (width_in, width_in + extra) or b.shape[0] != width_out:
+            raise AdapterCorrupt(
+                f"{name} maps {a.shape[1] - extra} to {b.shape[0]}; the base model's maps {width_in} to {width_out}."
+            )
+
+
+def _sites(manager: Any) -> dict[str, tuple[int, int, int]]:
+    """Each site's name as adapters say it (q_proj, not qkv_proj): greatest rank, input width, output width."""
+    sites = {}
+    for name, module in manager.modules.items():
+        parts = manager.packed_modules.get(name, [name])
+        for part, a, b in zip(parts, module.lora_a_stacked, module.lora_b_stacked, strict=True):
+            sites[part] = (a.shape[2], a.shape[3], b.shape[2])
+    return sites

@@ -1,0 +1,107 @@
+"""A worker's adapters in memory: read ahead of need, kept until told otherwise, so that no step ever reads a file.
+
+Two tiers. `staged` is best effort: prefetch() reads in a background thread, the oldest are forgotten when there are
+too many. `resident` is a promise: what load() has returned for stays, ready to be paged into a slot, until a later
+load() drops it. EngineCore (inference.residency) decides what is resident, and admits a request only when its adapter
+is; whatever is wrong with an adapter's files is therefore found before any step, and fails one request.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from adapters_store.errors import AdapterError
+
+
+@dataclass(frozen=True)
+class Resident:
+    name: str
+    weights: Any
+
+
+class AdapterMemory:
+    """`read(name, path)` returns weights that fit this worker's model, or raises; called in any thread."""
+
+    def __init__(self, *, read: Callable[[str, str], Any], capacity: int) -> None:
+        self._read = read
+        self._capacity = capacity
+        self._staged: OrderedDict[str, Future[Any]] = OrderedDict()
+        self._resident: dict[int, Resident] = {}
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attune-adapters")
+
+    def prefetch(self, name: str, path: str) -> dict[str, str]:
+        """Start reading if nobody has; returns {"state": "ready" | "loading" | "failed", "code", "message"} at once.
+
+        A failure is reported once and then forgotten, so that asking again tries again.
+        """
+        if any(resident.name == name for resident in self._resident.values()):
+            return {"state": "ready"}
+        future = self._staged.get(name)
+        if future is None:
+            future = self._staged[name] = self._reader.submit(self._read, name, path)
+            self._forget_oldest()
+        self._staged.move_to_end(name)
+        if not future.done():
+            return {"state": "loading"}
+        error = future.exception()
+        if error is None:
+            return {"state": "ready"}
+        del self._staged[name]
+        return _failure(error)
+
+    def load(self, adapter_id: int, name: str, path: str, drop: Collection[int]) -> dict[str, str]:
+        """Make an adapter resident, after dropping others; {"state": "ready"} or {"state": "failed", ...}.
+
+        Waits for a prefetch under way, reads here and now if there was none.
+        """
+        for dropped in drop:
+            self._resident.pop(dropped, None)
+        resident = self._resident.get(adapter_id)
+        if resident is not None:
+            return {"state": "ready"} if resident.name == name else _failure(IdTaken(adapter_id))
+        future = self._staged.pop(name, None)
+        try:
+            weights = future.result() if future is not None else self._read(name, path)
+        except Exception as error:
+            return _failure(error)
+        self._resident[adapter_id] = Resident(name, weights)
+        return {"state": "ready"}
+
+    def get(self, adapter_id: int, name: str) -> Any | None:
+        """The weights of a resident adapter, None if it is not; raises IdTaken if the id is another's."""
+        resident = self._resident.get(adapter_id)
+        if resident is None:
+            return None
+        if resident.name != name:
+            raise IdTaken(adapter_id)
+        return resident.weights
+
+    def remove(self, name: str) -> dict[str, int]:
+        """Forget every copy of an adapter; returns how many there were in each tier."""
+        ids = [adapter_id for adapter_id, resident in self._resident.items() if resident.name == name]
+        for adapter_id in ids:
+            del self._resident[adapter_id]
+        return {"resident": len(ids), "staged": int(self._staged.pop(name, None) is not None)}
+
+    def names(self) -> set[str]:
+        return {resident.name for resident in self._resident.values()} | set(self._staged)
+
+    def _forget_oldest(self) -> None:
+        while len(self._staged) > self._capacity:
+            self._staged.popitem(last=False)[1].cancel()
+
+
+class IdTaken(AdapterError):
+    code = "adapter_id_taken"
+
+    def __init__(self, adapter_id: int) -> None:
+        super().__init__(f"The adapter id {adapter_id} already belongs to an adapter of another name.")
+
+
+def _failure(error: BaseException) -> dict[str, str]:
+    """Only our own messages are for users; anything else is named by its type and logged where it is handled."""
+    if isinstance(error, AdapterError):
+        return {"state": "failed", "code": error.code, "message": error.message}
+    return {"state": "failed", "code": "adapter_unreadable", "message": f"{type(error).__name__}: {error}"}

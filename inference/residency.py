@@ -1,0 +1,96 @@
+"""EngineCore's ledger of what is in the workers' memory: the gate that every request with an adapter passes.
+
+The seam for whoever resolves names (the API process) has three parts, and only the last is needed for correctness:
+  1. verified files at a local path, and a LoRARequest (serving name, an id from a counter, that path);
+  2. optionally `await engine.collective_rpc("attune_prefetch", args=(name, path))`, repeated until no worker answers
+     {"state": "loading"}: reads in a background thread of the worker while other requests go on. A "failed" answer
+     carries a code and a message for the user;
+  3. the request itself. This gate holds it in the waiting queue until its adapter is in memory, loading it there and
+     then if nobody prefetched it, and finishes it with finish_reason "error" if that cannot be done.
+Files must stay where they are until the prompt is done: a preempted request passes the gate again, and its adapter may
+have been dropped in the meantime. If they are gone then, that request ends with an error, and nothing else does.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum
+from typing import Any
+
+from inference.memory import IdTaken
+
+
+class Verdict(Enum):
+    READY = "ready"
+    WAIT = "wait"
+    FAILED = "failed"
+
+
+class Residency:
+    """Which adapters are resident; evicts the least recently used one that no prompt needs.
+
+    `load(adapter, drop)` makes an adapter (a LoRARequest) resident in every worker and returns their answers, see
+    AdapterMemory.load. `capacity` is vLLM's max_cpu_loras.
+    """
+
+    #: While others run, a step spends no longer than this on reading adapters that nobody prefetched.
+    SECONDS_A_STEP = 0.02
+
+    def __init__(self, *, capacity: int, load: Callable[[Any, list[int]], Iterable[dict[str, str]]]) -> None:
+        self._capacity = capacity
+        self._load = load
+        self._names: OrderedDict[int, str] = OrderedDict()
+        self._step = -1
+        self._admitted: set[int] = set()
+        self._spent = 0.0
+
+    def admit(self, adapter: Any, *, step: int, running: Collection[Any]) -> tuple[Verdict, str]:
+        """Whether a waiting request with this adapter may be scheduled in this step, and if it failed, why.
+
+        `running` are the scheduler's running requests; one whose `lora_request` is not None still needs its adapter.
+        """
+        if step != self._step:
+            self._step, self._spent = step, 0.0
+            self._admitted.clear()
+        adapter_id, name = adapter.lora_int_id, adapter.lora_name
+        if adapter_id in self._names:
+            if self._names[adapter_id] != name:
+                return Verdict.FAILED, IdTaken(adapter_id).message
+            self._names.move_to_end(adapter_id)
+            self._admitted.add(adapter_id)
+            return Verdict.READY, ""
+        if running and self._spent > self.SECONDS_A_STEP:
+            return Verdict.WAIT, ""
+        drop = self._room(running)
+        if drop is None:
+            return Verdict.WAIT, ""
+        return self._make_resident(adapter, drop)
+
+    def _room(self, running: Collection[Any]) -> list[int] | None:
+        """What to drop for one more adapter; None if everything is needed by a prompt that is not done."""
+        excess = len(self._names) + 1 - self._capacity
+        if excess <= 0:
+            return []
+        needed = {request.lora_request.lora_int_id for request in running if request.lora_request}
+        idle = [adapter_id for adapter_id in self._names if adapter_id not in needed | self._admitted]
+        return idle[:excess] if len(idle) >= excess else None
+
+    def _make_resident(self, adapter: Any, drop: list[int]) -> tuple[Verdict, str]:
+        for adapter_id in drop:
+            del self._names[adapter_id]
+        began = time.monotonic()
+        answers = list(self._load(adapter, drop))
+        self._spent += time.monotonic() - began
+        for answer in answers:
+            if answer["state"] != "ready":
+                return Verdict.FAILED, answer["message"]
+        self._names[adapter.lora_int_id] = adapter.lora_name
+        self._admitted.add(adapter.lora_int_id)
+        return Verdict.READY, ""
+
+    def forget(self, name: str) -> list[int]:
+        """Take an adapter out of the ledger (its worker-side copies are removed by attune_remove)."""
+        ids = [adapter_id for adapter_id, known in self._names.items() if known == name]
+        for adapter_id in ids:
+            del self._names[adapter_id]
+        return ids

@@ -4,6 +4,7 @@ import uuid
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 
 class BaseModel(models.Model):
@@ -26,11 +27,13 @@ class BaseModel(models.Model):
     #: A sentence shown wherever the model answers, e.g. what a demo model can and cannot do.
     label = models.CharField(max_length=200, blank=True)
     is_default = models.BooleanField(default=False)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["is_default"], condition=Q(is_default=True), name="one_default_base")
+            models.UniqueConstraint(
+                fields=["is_default"], condition=Q(is_default=True), name="one_default_base"
+            )
         ]
 
     def __str__(self) -> str:
@@ -46,7 +49,7 @@ class Adapter(models.Model):
         "tenants.EndUser", null=True, blank=True, on_delete=models.CASCADE, related_name="adapters"
     )
     base = models.ForeignKey(BaseModel, on_delete=models.PROTECT, related_name="adapters")
-    job = models.OneToOneField("jobs.Job", on_delete=models.PROTECT, related_name="adapter")
+    job = models.OneToOneField("jobs.Job", on_delete=models.RESTRICT, related_name="adapter")
     #: The serving name (adapters_store.names), "ap-…" or "aa-…".
     name = models.CharField(max_length=70)
     digest = models.CharField(max_length=64)
@@ -57,12 +60,19 @@ class Adapter(models.Model):
     rank = models.IntegerField()
     size = models.BigIntegerField()
     version = models.IntegerField()
+    #: Empty once deleted.
     manifest = models.JSONField()
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant", "public_name"], name="adapter_public_name_once"),
         ]
-        indexes = [models.Index(fields=["tenant", "-created_at"])]
+        indexes = [
+            models.Index(fields=["tenant", "-created_at"]),
+            models.Index(fields=["tenant", "name"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_name

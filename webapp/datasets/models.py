@@ -3,6 +3,7 @@
 import uuid
 
 from django.db import models
+from django.db.models.functions import Now
 
 
 class FileStatus(models.TextChoices):
@@ -18,8 +19,12 @@ class File(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="files")
-    end_user = models.ForeignKey("tenants.EndUser", null=True, blank=True, on_delete=models.CASCADE, related_name="files")
-    uploaded_by = models.ForeignKey("tenants.User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    end_user = models.ForeignKey(
+        "tenants.EndUser", null=True, blank=True, on_delete=models.CASCADE, related_name="files"
+    )
+    uploaded_by = models.ForeignKey(
+        "tenants.User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     filename = models.CharField(max_length=255)
     purpose = models.CharField(max_length=40)
     size = models.BigIntegerField()
@@ -32,12 +37,34 @@ class File(models.Model):
     conversations_sha256 = models.CharField(max_length=64, blank=True)
     conversations_size = models.BigIntegerField(default=0)
     conversations_count = models.IntegerField(default=0)
-    created_at = models.DateTimeField(auto_now_add=True)
+    #: Assistant turns that are trained: one example each.
+    examples_count = models.IntegerField(default=0)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["tenant", "-created_at"])]
+        indexes = [
+            models.Index(fields=["tenant", "-created_at"]),
+            models.Index(fields=["tenant", "sha256"]),
+            models.Index(fields=["tenant", "conversations_sha256"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_id
 
     @property
     def public_id(self) -> str:
         return f"file-{self.id.hex}"
+
+
+class ObjectRemoval(models.Model):
+    """An object that may be garbage, written with the change that made it so; the sweeper removes it from S3.
+
+    No foreign key to the tenant: the object outlives its tenant's row by a moment.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tenant_storage_id = models.CharField(max_length=32)
+    sha256 = models.CharField(max_length=64)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)

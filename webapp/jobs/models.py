@@ -7,6 +7,7 @@ import uuid
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 
 class State(models.TextChoices):
@@ -30,11 +31,17 @@ class Job(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="jobs")
     #: None: a tenant-wide adapter, reached by its name.
-    end_user = models.ForeignKey("tenants.EndUser", null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
+    end_user = models.ForeignKey(
+        "tenants.EndUser", null=True, blank=True, on_delete=models.CASCADE, related_name="jobs"
+    )
     base = models.ForeignKey("adapters.BaseModel", on_delete=models.PROTECT, related_name="jobs")
-    training_file = models.ForeignKey("datasets.File", on_delete=models.PROTECT, related_name="jobs")
+    training_file = models.ForeignKey("datasets.File", on_delete=models.RESTRICT, related_name="jobs")
     validation_file = models.ForeignKey(
-        "datasets.File", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+        "datasets.File", null=True, blank=True, on_delete=models.RESTRICT, related_name="+"
+    )
+    #: A CSV of the metrics, once succeeded.
+    result_file = models.ForeignKey(
+        "datasets.File", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     suffix = models.CharField(max_length=64, blank=True)
     metadata = models.JSONField(default=dict)
@@ -46,6 +53,8 @@ class Job(models.Model):
 
     state = models.CharField(max_length=12, choices=State, default=State.VALIDATING)
     epoch = models.IntegerField(default=0)
+    #: Attempts that ended badly (lease lapsed, or the worker asked for another); the third one quarantines.
+    failed_attempts = models.IntegerField(default=0)
     worker = models.UUIDField(null=True, blank=True)
     #: HMACs: the dispatch token is good until the claim, the epoch's token for that epoch.
     dispatch_token = models.CharField(max_length=64, blank=True)
@@ -66,19 +75,24 @@ class Job(models.Model):
 
     error_code = models.CharField(max_length=60, blank=True)
     error_message = models.TextField(blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         indexes = [
             models.Index(fields=["tenant", "-created_at"]),
-            models.Index(fields=["state", "created_at"], name="job_unfinished", condition=~Q(state__in=TERMINAL)),
+            models.Index(
+                fields=["state", "created_at"], name="job_unfinished", condition=~Q(state__in=TERMINAL)
+            ),
         ]
 
     @property
     def public_id(self) -> str:
         return f"ftjob-{self.id.hex}"
+
+    def __str__(self) -> str:
+        return self.public_id
 
 
 class JobEvent(models.Model):
@@ -90,7 +104,7 @@ class JobEvent(models.Model):
     level = models.CharField(max_length=5, default="info")
     message = models.CharField(max_length=500)
     metrics = models.JSONField(null=True, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         indexes = [models.Index(fields=["job", "id"])]
@@ -105,7 +119,20 @@ class Outbox(models.Model):
 
     tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="+")
     job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="outbox")
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+
+class JobUpload(models.Model):
+    """An object that a worker was given a URL to upload; whatever the adapter does not use is removed at the end."""
+
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="uploads")
+    sha256 = models.CharField(max_length=64)
+    size = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "sha256"], name="job_upload_once")]
+        indexes = [models.Index(fields=["tenant", "sha256"])]
 
 
 class Worker(models.Model):

@@ -1,9 +1,27 @@
 """Who there is: tenants, the people who log in, the end users that adapters are for, and API keys."""
 
 import uuid
+from typing import Any
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.db import models
+from django.db.models.functions import Now
+
+
+class UserManager(BaseUserManager["User"]):
+    """People by e-mail address; case does not make two people of one."""
+
+    def get_by_natural_key(self, email: str | None) -> "User":
+        return self.get(email=(email or "").strip().lower())
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        user = self.model(email=email.strip().lower(), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
 
 
 class User(AbstractUser):
@@ -15,6 +33,7 @@ class User(AbstractUser):
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: list[str] = []
+    objects = UserManager()
 
 
 class Tenant(models.Model):
@@ -22,7 +41,7 @@ class Tenant(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=100)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     def __str__(self) -> str:
         return self.name
@@ -31,6 +50,11 @@ class Tenant(models.Model):
     def storage_id(self) -> str:
         """The tenant's prefix in storage and in the engine's adapter names: 32 hex digits."""
         return self.id.hex
+
+    @property
+    def public_id(self) -> str:
+        """`organization_id` and `owned_by` in the API."""
+        return f"org-{self.id.hex}"
 
 
 class EndUser(models.Model):
@@ -42,7 +66,7 @@ class EndUser(models.Model):
     active_adapter = models.ForeignKey(
         "adapters.Adapter", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         constraints = [
@@ -65,8 +89,8 @@ class Membership(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
     user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="membership")
     role = models.CharField(max_length=10, choices=Role, default=Role.MEMBER)
-    end_user = models.OneToOneField(EndUser, on_delete=models.PROTECT, related_name="membership")
-    created_at = models.DateTimeField(auto_now_add=True)
+    end_user = models.OneToOneField(EndUser, on_delete=models.RESTRICT, related_name="membership")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     def __str__(self) -> str:
         return f"{self.user} ({self.role})"
@@ -80,12 +104,15 @@ class ApiKey(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="api_keys")
-    end_user = models.ForeignKey(EndUser, null=True, blank=True, on_delete=models.CASCADE, related_name="api_keys")
+    end_user = models.ForeignKey(
+        EndUser, null=True, blank=True, on_delete=models.CASCADE, related_name="api_keys"
+    )
     name = models.CharField(max_length=100)
-    prefix = models.CharField(max_length=20)
-    hmac = models.CharField(max_length=64, unique=True)
+    #: The key's beginning, to find it by and to show; not secret.
+    prefix = models.CharField(max_length=20, unique=True)
+    hmac = models.CharField(max_length=64)
     created_by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 

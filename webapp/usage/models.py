@@ -3,6 +3,7 @@
 import uuid
 
 from django.db import models
+from django.db.models.functions import Now
 
 
 class UsageRow(models.Model):
@@ -16,7 +17,9 @@ class UsageRow(models.Model):
     adapter = models.ForeignKey(
         "adapters.Adapter", null=True, blank=True, on_delete=models.SET_NULL, related_name="usage"
     )
-    api_key = models.ForeignKey("tenants.ApiKey", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    api_key = models.ForeignKey(
+        "tenants.ApiKey", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     kind = models.CharField(max_length=10, choices=[("chat", "chat"), ("training", "training")])
     base = models.CharField(max_length=100)
     request_id = models.CharField(max_length=64)
@@ -27,7 +30,7 @@ class UsageRow(models.Model):
     #: Seconds to the first token, and in all.
     first_token_seconds = models.FloatField(null=True, blank=True)
     seconds = models.FloatField(default=0)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "request_id"], name="usage_counted_once")]

@@ -1,0 +1,190 @@
+"""Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}, for every kind of view."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import structlog
+from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from webapp.config.faults import (
+    BadRequest,
+    NotAllowed,
+    NotAuthenticated,
+    NotFound,
+    TooLarge,
+    TooMany,
+    Unavailable,
+    UserFault,
+)
+
+_log = structlog.get_logger("attune.errors")
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
+}
+_OURS = "Something went wrong on our side. Try again; if it stays, report the request id {}."
+
+
+def error_body(fault: UserFault) -> dict[str, Any]:
+    """The document alone, for a stream that has begun."""
+    kind = _TYPES.get(fault.status, "invalid_request_error")
+    return {"error": {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}}
+
+
+def error_response(fault: UserFault) -> JsonResponse:
+    response = JsonResponse(error_body(fault), status=fault.status)
+    _add_headers(fault, response)
+    return response
+
+
+def server_fault_body(request: HttpRequest) -> dict[str, Any]:
+    """The answer to a fault of ours: nothing but the request id, by which the log has the rest."""
+    message = _OURS.format(getattr(request, "request_id", "unknown"))
+    return {"error": {"message": message, "type": "server_error", "param": None, "code": "internal_error"}}
+
+
+def openai_errors(view: Callable[..., Any]) -> Callable[..., Any]:
+    """For plain views, sync or async: UserFaults become answers, anything else is logged and becomes a bare 500."""
+    if iscoroutinefunction(view):
+
+        @wraps(view)
+        async def answer_async(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            try:
+                return await view(request, *args, **kwargs)
+            except Exception as error:
+                return _answer(request, error)
+
+        return answer_async
+
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except Exception as error:
+            return _answer(request, error)
+
+    return answer
+
+
+def _answer(request: HttpRequest, error: Exception) -> HttpResponse:
+    if isinstance(error, UserFault):
+        return error_response(error)
+    if isinstance(error, RequestDataTooBig):
+        return error_response(TooLarge("The request's body is too large.", code="request_too_large"))
+    _log.exception("unexpected")
+    return JsonResponse(server_fault_body(request), status=500)
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
+    """For Django REST framework."""
+    fault = error if isinstance(error, UserFault) else _translated(error)
+    if fault is None:
+        _log.exception("unexpected", exc_info=error)
+        return Response(server_fault_body(context["request"]._request), status=500)
+    response = Response(error_body(fault), status=fault.status)
+    _add_headers(fault, response)
+    return response
+
+
+def _add_headers(fault: UserFault, response: Any) -> None:
+    if fault.status == 401:
+        response["WWW-Authenticate"] = "Bearer"
+    if fault.status in (409, 422):
+        # The client repeats 409 by itself; nothing here changes by repeating.
+        response["x-should-retry"] = "false"
+    if fault.status == 503:
+        response["retry-after"] = "2"
+
+
+def _translated(error: Exception) -> UserFault | None:
+    """Django's and the framework's own exceptions as ours; None for a fault of ours."""
+    from django.core.exceptions import PermissionDenied
+    from django.http import Http404
+
+    match error:
+        case exceptions.ValidationError():
+            return _first_invalid(error.detail)
+        case exceptions.ParseError():
+            return BadRequest(
+                "The body could not be read: send JSON (or multipart for files).", code="bad_body"
+            )
+        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
+            return NotAuthenticated(
+                "Send your API key as 'Authorization: Bearer attune_…'.", code="missing_api_key"
+            )
+        case exceptions.PermissionDenied() | PermissionDenied():
+            return NotAllowed("This key may not do that.", code="not_allowed")
+        case exceptions.NotFound() | Http404():
+            return NotFound("There is no such thing here.", code="not_found")
+        case exceptions.MethodNotAllowed():
+            return _with_status(
+                405, f"{error.args[0] if error.args else 'This method'} is not possible here."
+            )
+        case exceptions.UnsupportedMediaType():
+            return _with_status(
+                415, "Send 'Content-Type: application/json' (or multipart/form-data for files)."
+            )
+        case exceptions.Throttled():
+            return TooMany("Too many requests; slow down.", code="rate_limited")
+        case RequestDataTooBig():
+            return TooLarge("The request's body is too large.", code="request_too_large")
+        case exceptions.APIException() if error.status_code == 503:
+            return Unavailable(str(error.detail))
+    return None
+
+
+def _with_status(status: int, message: str) -> UserFault:
+    fault = UserFault(message, code="bad_request")
+    fault.status = status
+    return fault
+
+
+def _first_invalid(detail: Any, path: str = "") -> BadRequest:
+    """The first field that is wrong, by its dotted path: OpenAI's errors have room for one."""
+    while isinstance(detail, (dict, list)) and detail:
+        if isinstance(detail, dict):
+            key, detail = next(iter(detail.items()))
+            if key != "non_field_errors":
+                path = f"{path}.{key}" if path else str(key)
+        else:
+            detail = next((item for item in detail if item), detail[0])
+    message = str(detail) if detail else "The request is not valid."
+    return BadRequest(f"{path}: {message}" if path else message, code="invalid_value", param=path or None)
+
+
+def _is_api(request: HttpRequest) -> bool:
+    return request.path.startswith(("/v1/", "/internal/", "/api/"))
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_api(request):
+        message = f"There is nothing at {request.method} {request.path[:200]}."
+        return error_response(NotFound(message, code="unknown_url"))
+    return defaults.page_not_found(request, exception)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_api(request):
+        return error_response(NotAllowed("This is not allowed.", code="not_allowed"))
+    return defaults.permission_denied(request, exception)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_api(request):
+        return error_response(BadRequest("The request could not be read.", code="bad_request"))
+    return defaults.bad_request(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    if _is_api(request):
+        return JsonResponse(server_fault_body(request), status=500)
+    return defaults.server_error(request)

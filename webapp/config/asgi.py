@@ -1,0 +1,13 @@
+"""`uvicorn webapp.config.asgi:application`. Starting is refused with a sentence when the database role owns tables."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.django")
+application = get_asgi_application()
+
+from webapp.config.database import assert_owns_nothing  # noqa: E402 (Django has to be set up first)
+from webapp.config.settings import settings  # noqa: E402
+
+assert_owns_nothing(settings().database_url)

@@ -1,0 +1,68 @@
+"""The environment of the web and dispatcher processes, read once. Everything else asks `settings()`."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from django.core.exceptions import ImproperlyConfigured
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Every variable has the prefix ATTUNE_. Sizes are bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="ATTUNE_", frozen=True, extra="ignore")
+
+    #: The web's own role, which owns no table.
+    database_url: str
+    #: The role that owns the tables; needed by `manage.py migrate` alone.
+    database_owner_url: str | None = None
+    broker_url: str
+    s3_endpoint_url: str | None = None
+    s3_bucket: str
+    s3_access_key: str
+    s3_secret_key: SecretStr
+    s3_region: str = "us-east-1"
+    engine_url: str
+    engine_key: SecretStr
+    secret_key: Annotated[SecretStr, Field(min_length=32)]
+    #: How browsers and trainers reach the web process; https makes cookies secure.
+    public_url: str
+    models_dir: Path
+    trainer_token: Annotated[SecretStr, Field(min_length=16)]
+    signup_open: bool = False
+    #: Larger uploads are refused while they arrive. Validation happens within the request, so this bounds its time.
+    max_upload_bytes: Annotated[int, Field(ge=1)] = 100_000_000
+    log_level: str = "INFO"
+
+    @field_validator("database_url", "database_owner_url")
+    @classmethod
+    def _postgres(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("postgres://", "postgresql://")):
+            raise ValueError("must be a PostgreSQL URL, such as postgresql://web:password@host/attune")
+        return value
+
+    @field_validator("engine_url", "public_url")
+    @classmethod
+    def _http(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")):
+            raise ValueError("must be an http:// or https:// URL")
+        return value.rstrip("/")
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The settings; raises ImproperlyConfigured with one sentence a variable that is missing or wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise ImproperlyConfigured(_explain(error)) from None
+
+
+def _explain(error: ValidationError) -> str:
+    lines = ["Attune's web process cannot start until these environment variables are right:"]
+    for fault in error.errors(include_input=False, include_url=False):
+        name = "ATTUNE_" + str(fault["loc"][0]).upper()
+        lines.append(f"  {name}: {'is not set' if fault['type'] == 'missing' else fault['msg']}")
+    return "\n".join(lines)

@@ -1,0 +1,48 @@
+# make demo | up | test: everything else (virtual environment, packages, demo model) is set up on the way.
+# PARTS=postgres,valkey,s3   only these parts (up) or only their logs (logs)
+# ARGS=...                   passed on to the demo or to pytest
+# DATA=file  MODEL=folder    the demo with your own conversations or another base model
+PYTHON_BIN := .venv/bin/python
+STACK := $(PYTHON_BIN) -m local_stack
+FAST := not engine and not stack and not browser
+.DEFAULT_GOAL := help
+.PHONY: help setup browser up down status logs demo test test-fast check format lock
+
+help:
+	@echo "make demo        the whole job before your eyes: upload, train, chat with and without the adapter"
+	@echo "make up          start all parts (Ctrl-C stops them); down, status, logs [PARTS=engine]"
+	@echo "make test        all tests; test-fast: those without the engine, in two minutes"
+	@echo "make check       lint, types, architecture, migrations, compose file"
+	@echo "make setup       virtual environment, packages and demo model; all of the above do it themselves"
+
+setup:
+	@bash local_stack/setup/setup.sh
+
+browser: setup
+	@bash local_stack/setup/setup.sh browser
+
+up: setup
+	@$(STACK) up $(if $(PARTS),--parts $(PARTS))
+
+down status logs: setup
+	@$(STACK) $@ $(if $(PARTS),--parts $(PARTS)) || test $$? = 3
+
+demo: setup
+	@$(PYTHON_BIN) -m local_stack.demo $(if $(DATA),--data "$(DATA)") $(if $(MODEL),--model "$(MODEL)") $(ARGS)
+
+test: browser
+	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(FAST)" $(ARGS)
+	@$(PYTHON_BIN) -m pytest -m "not ($(FAST))" --durations 15 $(ARGS)
+
+test-fast: setup
+	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(FAST)" $(ARGS)
+
+check: setup
+	@bash local_stack/setup/check.sh
+
+format: setup
+	@$(PYTHON_BIN) -m ruff check --fix --quiet .
+	@$(PYTHON_BIN) -m ruff format --quiet .
+
+lock:
+	@bash requirements/lock.sh

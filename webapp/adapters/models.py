@@ -60,8 +60,9 @@ class Adapter(models.Model):
     rank = models.IntegerField()
     size = models.BigIntegerField()
     version = models.IntegerField()
-    #: Empty once deleted.
+    #: Empty once deleted, as is `object_digests`: the sha256 of each of its files in storage.
     manifest = models.JSONField()
+    object_digests = models.JSONField(default=list)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True)
 

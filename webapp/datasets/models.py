@@ -32,8 +32,11 @@ class File(models.Model):
     status = models.CharField(max_length=10, choices=FileStatus, default=FileStatus.UPLOADED)
     #: The format's name (webapp/datasets/formats), empty when none fitted.
     format = models.CharField(max_length=40, blank=True)
-    #: {"rows": n, "good": n, "problems": [{"line", "field", "reason", "fix"}], "notes": [...]}: never a row's content.
+    #: webapp/datasets/report.py: counts, notes, and the first bad rows; never a row's content.
     report = models.JSONField(default=dict)
+    #: Every bad row, one JSON object a line; empty when there is none.
+    report_sha256 = models.CharField(max_length=64, blank=True)
+    report_size = models.BigIntegerField(default=0)
     conversations_sha256 = models.CharField(max_length=64, blank=True)
     conversations_size = models.BigIntegerField(default=0)
     conversations_count = models.IntegerField(default=0)
@@ -59,12 +62,13 @@ class File(models.Model):
 
 
 class ObjectRemoval(models.Model):
-    """An object that may be garbage, written with the change that made it so; the sweeper removes it from S3.
+    """An object that may be garbage, written with (or before) the change that makes it so.
 
-    No foreign key to the tenant: the object outlives its tenant's row by a moment.
+    The sweeper removes it from S3 unless some row needs it. No foreign key to the tenant: the object outlives its
+    tenant's row by a moment.
     """
 
     id = models.BigAutoField(primary_key=True)
     tenant_storage_id = models.CharField(max_length=32)
     sha256 = models.CharField(max_length=64)
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    not_before = models.DateTimeField(db_default=Now())

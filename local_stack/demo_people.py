@@ -75,7 +75,8 @@ def of_file(file: Path) -> Cast:
     readable = list(dict.fromkeys(line for line in lines if prompt_of(parse(line))))
     if len(readable) < 2:
         raise StackError(
-            f"{file} has {len(readable)} different readable conversations; at least 2 are needed, one of them to test with. "
+            f"{file} has {len(readable)} different readable conversations; at least 2 are needed, "
+            "one of them to test with. "
             'Each line is one: {"messages": [{"role": "user", "content": "…"}, '
             '{"role": "assistant", "content": "…"}]}.'
         )

@@ -1,0 +1,47 @@
+"""The demo's company: a tenant, three logins and an API key, made by `manage.py demo_seed`."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from local_stack.home import ROOT, StackError
+from local_stack.stack import Stack
+
+
+@dataclass(frozen=True)
+class Login:
+    role: str
+    email: str
+    password: str
+
+
+@dataclass(frozen=True)
+class Accounts:
+    tenant: str
+    logins: tuple[Login, ...]
+    api_key: str
+
+
+def accounts_create(running: Stack) -> Accounts:
+    """Raises StackError with what the command said."""
+    done = manage(running, "demo_seed")
+    seed = json.loads(done)
+    logins = tuple(Login(role, **seed[role]) for role in ("owner", "member", "staff"))
+    return Accounts(seed["tenant"], logins, seed["api_key"])
+
+
+def manage(running: Stack, *command: str) -> str:
+    """The output of `python manage.py …` against a running stack."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", *command],
+        cwd=ROOT,
+        env={**os.environ, **running.env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise StackError(f"`python manage.py {' '.join(command)}` failed:\n{done.stderr[-2000:]}")
+    return done.stdout

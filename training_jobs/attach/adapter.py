@@ -1,0 +1,102 @@
+"""From a recipe to an attached adapter, from an attached adapter to its folder, and back."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+from transformers import PreTrainedModel
+
+from adapters_store.manifest import BaseRef, Manifest
+from adapters_store.preft.config import PROJECTIONS, scale_of
+from adapters_store.weights import adapter_read, adapter_write
+from training_jobs.attach.lora import PreftLoraConfig
+from training_jobs.attach.reft import DireftConfig, LoreftConfig, orthonormal_rows
+from training_jobs.messages import Recipe
+
+
+def peft_config(recipe: Recipe) -> PeftConfig:
+    """The PEFT configuration of a recipe; all-position LoRA is PEFT's own."""
+    if recipe.method == "lora":
+        kind = LoraConfig if recipe.position == "all" else PreftLoraConfig
+        return kind(
+            r=recipe.rank, lora_alpha=recipe.alpha, target_modules=list(PROJECTIONS), task_type="CAUSAL_LM"
+        )
+    kind = DireftConfig if recipe.method == "direft" else LoreftConfig
+    return kind(r=recipe.rank, position=recipe.position, task_type="CAUSAL_LM")
+
+
+def adapter_attach(model: PreTrainedModel, recipe: Recipe, *, seed: int) -> PeftModel:
+    """A fresh adapter on `model`, float32 whatever the base's dtype, that changes nothing yet (appendix C.1).
+
+    Raises ValueError if the rank does not fit the model.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return get_peft_model(model, peft_config(recipe))
+
+
+def adapter_detach(model: PeftModel) -> PreTrainedModel:
+    """The base model as it was before, for the next adapter."""
+    base = model.unload()
+    base.__dict__.pop("forward", None)  # TRL patches the instance, again for every trainer
+    base.gradient_checkpointing_disable()
+    base.disable_input_require_grads()
+    base.requires_grad_(False)
+    return base.eval()
+
+
+def adapter_load(model: PreTrainedModel, folder: Path) -> tuple[PeftModel, Manifest]:
+    """Attach the adapter in `folder`, verified; its configuration is rebuilt from the manifest, never from the file.
+
+    Raises AdapterError if the folder is not a whole adapter; RuntimeError if its shapes are another base's.
+    """
+    manifest, arrays = adapter_read(folder)
+    recipe = Recipe(
+        method=manifest.method,
+        position=manifest.position,
+        rank=manifest.rank,
+        alpha=manifest.scale * manifest.rank if manifest.method == "lora" else 32.0,
+    )
+    attached = adapter_attach(model, recipe, seed=0)
+    tensors_set(attached, {name: torch.from_numpy(array) for name, array in arrays.items()})
+    return attached, manifest
+
+
+def adapter_save(
+    model: PeftModel, folder: Path, *, recipe: Recipe, base: BaseRef, training: dict[str, Any]
+) -> Manifest:
+    """Write the attached adapter to `folder` (docs/adapter-format.md) and return its manifest."""
+    config = model.active_peft_config.to_dict()
+    config |= {"base_model_name_or_path": base.name, "inference_mode": True}
+    return adapter_write(
+        folder,
+        tensors={name: tensor.numpy() for name, tensor in tensors_get(model).items()},
+        config={key: sorted(value) if isinstance(value, set) else value for key, value in config.items()},
+        base=base,
+        method=recipe.method,
+        position=recipe.position,
+        rank=recipe.rank,
+        scale=scale_of(recipe.method, recipe.rank, alpha=recipe.alpha),
+        training=training,
+    )
+
+
+def tensors_get(model: PeftModel) -> dict[str, torch.Tensor]:
+    """The adapter's tensors under their names in a folder: float32, on the CPU, R of LoReFT orthonormal."""
+    tensors = {}
+    for name, tensor in get_peft_model_state_dict(model).items():
+        tensor = orthonormal_rows(tensor) if name.endswith("loreft_R.weight") else tensor
+        tensors[name] = tensor.detach().to("cpu", torch.float32).contiguous()
+    return tensors
+
+
+def tensors_set(model: PeftModel, tensors: dict[str, torch.Tensor]) -> None:
+    """Put tensors into the attached adapter; every one of them, and no others. Raises ValueError."""
+    result = set_peft_model_state_dict(model, tensors)
+    missing = [
+        name for name in result.missing_keys if any(part in name for part in ("lora_", "direft_", "loreft_"))
+    ]
+    if missing or result.unexpected_keys:
+        raise ValueError("The tensors are not those of this adapter on this base model.")

@@ -51,8 +51,11 @@ class Run:
         return self.state == "succeeded" and self.adapter is not None
 
 
-def run_start(client: OpenAI, *, person: Person, base: str) -> Run:
-    """Upload both parts and create the job. Raises StackError with the API's report of bad rows."""
+def run_start(client: OpenAI, *, person: Person, base: str, n_epochs: int | None = None) -> Run:
+    """Upload both parts and create the job; the API chooses what is not given.
+
+    Raises StackError with the API's report of bad rows.
+    """
     training = upload(client, name=f"{person.user}.jsonl", content=person.training)
     validation = upload(client, name=f"{person.user}.validation.jsonl", content=person.validation)
     try:
@@ -61,7 +64,10 @@ def run_start(client: OpenAI, *, person: Person, base: str) -> Run:
             training_file=training,
             validation_file=validation,
             metadata={"user": person.user},
-            method={"type": "supervised"},
+            method={
+                "type": "supervised",
+                "supervised": {"hyperparameters": {"n_epochs": n_epochs or "auto"}},
+            },
             extra_body={"adapter": {"method": person.method, "position": "prefill"}},
         )
     except APIStatusError as error:

@@ -11,7 +11,6 @@ from adapters_store.manifest import BaseRef
 from adapters_store.preft.config import scale_of
 from adapters_store.weights import adapter_write
 from inference.adapter_checks import served_base
-from inference.resolver import OWN_ADAPTERS
 from inference.settings import EngineSettings
 
 #: The folder's name, and what to ask the engine for.
@@ -20,9 +19,7 @@ CANARY = "canary"
 
 def install(settings: EngineSettings) -> None:
     """Write the canary for the served base where the resolver looks for the engine's own adapters."""
-    canary_write(
-        settings.adapter_cache_dir.expanduser() / OWN_ADAPTERS / CANARY, base_folder=settings.base_folder
-    )
+    canary_write(settings.own_adapters_dir / CANARY, base_folder=settings.base_folder)
 
 
 def canary_write(folder: Path, *, base_folder: Path) -> None:

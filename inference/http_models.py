@@ -5,7 +5,6 @@ every failure into "does not exist". Here a request gets its adapter through thr
 it until it ends, and an adapter that cannot be had fails the request that asked for it, saying why.
 """
 
-import sys
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from vllm.lora.request import LoRARequest
 from adapters_store.errors import AdapterMissing
 from inference.memory_places import MemoryPlaces
 from inference.prefetch import Prefetcher
-from inference.request_scope import RequestAdapters, RequestScope, current_scope
+from inference.request_scope import RequestScope, current_scope
 from inference.resolver import AdapterResolver, registered_resolver
 from inference.settings import adapter_settings
 
@@ -68,29 +67,10 @@ def served_adapters(models: Any) -> ServedAdapters:
 
 
 async def resolve_lora(models: Any, lora_name: str) -> LoRARequest:
-    """Takes the place of OpenAIServingModels.resolve_lora. AdapterErrors go up to the scope's middleware."""
+    """In place of OpenAIServingModels.resolve_lora (compat_http); AdapterErrors go up to AdapterScope."""
     scope = current_scope()
     if (known := scope.adapters.get(lora_name)) is not None:
         return known
     request = await served_adapters(models).hold(scope, lora_name)
     scope.adapters[lora_name] = request
     return request
-
-
-def install() -> None:
-    """Called by the plugin in every process, as often as vLLM likes; acts only in one that has the HTTP server.
-
-    Touches OpenAIServingModels (vllm/entrypoints/openai/models/serving.py, 0.32): `__init__` for its `lora_requests`,
-    and `resolve_lora`. Can go when vLLM asks resolvers on every request and lets them own what they return.
-    """
-    serving = sys.modules.get("vllm.entrypoints.openai.models.serving")
-    if serving is None or serving.OpenAIServingModels.resolve_lora is resolve_lora:
-        return
-    stock_init = serving.OpenAIServingModels.__init__
-
-    def init_with_scoped_adapters(self: Any, *args: Any, **kwargs: Any) -> None:
-        stock_init(self, *args, **kwargs)
-        self.lora_requests = RequestAdapters()
-
-    serving.OpenAIServingModels.__init__ = init_with_scoped_adapters
-    serving.OpenAIServingModels.resolve_lora = resolve_lora

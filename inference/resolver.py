@@ -26,8 +26,6 @@ from inference.request_scope import RequestScope, current_scope
 from inference.settings import AdapterSettings, adapter_settings
 
 RESOLVER_NAME = "attune"
-#: Where a serving engine keeps adapters of its own (the canary), below its disk cache.
-OWN_ADAPTERS = "own"
 #: More than any engine holds in memory, few enough to cost nothing.
 IDS_KEPT = 100_000
 
@@ -114,8 +112,7 @@ class DiskTier:
     def __init__(self, settings: AdapterSettings) -> None:
         folder = settings.adapter_cache_dir.expanduser()
         self.cache = AdapterCache(folder, max_bytes=settings.adapter_cache_bytes)
-        own = folder / OWN_ADAPTERS
-        self._sources: list[AdapterSource] = [FolderSource(own)]
+        self._sources: list[AdapterSource] = [FolderSource(settings.own_adapters_dir)]
         if settings.adapter_dir is not None:
             self._sources.append(FolderSource(settings.adapter_dir))
         if settings.uses_s3:

@@ -77,8 +77,10 @@ def main() -> None:
     import uvloop
     from vllm.entrypoints.launchers.api_server.entry import run_server
 
-    from inference import canary
+    from inference import canary, compat_http, resolver
 
+    resolver.register()
+    compat_http.install()
     canary.install(settings)
     uvloop.run(run_server(server_args(settings, sys.argv[1:])))
 

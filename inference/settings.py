@@ -6,12 +6,13 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Self, TypeVar
 
-from pydantic import DirectoryPath, Field, SecretStr, ValidationError, model_validator
+from pydantic import DirectoryPath, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _Settings = TypeVar("_Settings", bound=BaseSettings)
+_RANKS = (1, 8, 16, 32, 64, 128, 256)
 _S3 = ("s3_endpoint_url", "s3_bucket", "s3_access_key", "s3_secret_key")
 
 
@@ -41,6 +42,11 @@ class AdapterSettings(BaseSettings):
         return self
 
     @property
+    def own_adapters_dir(self) -> Path:
+        """Where a serving engine keeps adapters of its own (the canary)."""
+        return self.adapter_cache_dir.expanduser() / "own"
+
+    @property
     def uses_s3(self) -> bool:
         return self.s3_bucket is not None
 
@@ -58,11 +64,17 @@ class EngineSettings(AdapterSettings):
     gpu_slots: int = Field(default=8, ge=1)
     #: Distinct adapters in memory, which bounds those of all requests in flight (vLLM: max_cpu_loras).
     cpu_slots: int = Field(default=64, ge=1)
-    #: vLLM's buffers come in these sizes.
-    max_rank: Literal[1, 8, 16, 32, 64, 128, 256] = 32
+    max_rank: int = 32
     max_model_len: int = Field(default=2048, ge=16)
     max_num_seqs: int = Field(default=32, ge=1)
     kv_cache_gb: int = Field(default=2, ge=1)
+
+    @field_validator("max_rank")
+    @classmethod
+    def _rank_is_a_buffer_size(cls, rank: int) -> int:
+        if rank not in _RANKS:
+            raise ValueError(f"vLLM's buffers come in the ranks {', '.join(map(str, _RANKS))}; choose one")
+        return rank
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,0 +1,34 @@
+"""How a job can end other than well: whose fault it is decides what the user is told (docs/errors.md)."""
+
+
+class JobFault(Exception):
+    """An honest end with a stable `code` and a sentence that says what to do. Never holds what anyone wrote."""
+
+    retry = False
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class UserFault(JobFault):
+    """The data or the settings of the job; another attempt would end the same way."""
+
+
+class OurFault(JobFault):
+    """This worker or its surroundings, for good: a base model that is not here, a format that it cannot read."""
+
+
+class PassingFault(JobFault):
+    """Something that may be over at the next attempt: storage away, out of memory."""
+
+    retry = True
+
+
+class Fenced(Exception):
+    """The job is no longer this worker's: cancelled, taken over, or never known. Say nothing more and stop."""
+
+
+class Stopped(Exception):
+    """Training was asked to stop at a step and did."""

@@ -59,7 +59,7 @@ class EngineSettings(AdapterSettings):
     base_model: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     engine_host: str = "127.0.0.1"
     engine_port: int = Field(default=8100, ge=1, le=65535)
-    engine_key: SecretStr = Field(min_length=16)
+    engine_key: SecretStr
     #: Distinct adapters in one step's prompts (vLLM: max_loras).
     gpu_slots: int = Field(default=8, ge=1)
     #: Distinct adapters in memory, which bounds those of all requests in flight (vLLM: max_cpu_loras).
@@ -68,6 +68,13 @@ class EngineSettings(AdapterSettings):
     max_model_len: int = Field(default=2048, ge=16)
     max_num_seqs: int = Field(default=32, ge=1)
     kv_cache_gb: int = Field(default=2, ge=1)
+
+    @field_validator("engine_key")
+    @classmethod
+    def _key_is_long(cls, key: SecretStr) -> SecretStr:
+        if len(key.get_secret_value()) < 16:
+            raise ValueError("use at least 16 characters, for example the output of `openssl rand -hex 20`")
+        return key
 
     @field_validator("max_rank")
     @classmethod

@@ -1,4 +1,4 @@
-"""python -m inference.readiness: is the engine up, right, and serving adapters? Exit code 0, or a sentence and 1.
+"""python -m inference.ready: is the engine up, right, and serving adapters? Exit code 0, or a sentence and 1.
 
 By real operations: the base model's first greedy tokens must be those that transformers gives for the same folder in
 float32 (a wrong attention kernel answers fluently and wrongly), and the canary must change them while the base stays.
@@ -111,7 +111,7 @@ def wait(settings: EngineSettings, *, seconds: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m inference.readiness", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m inference.ready", description=__doc__)
     parser.add_argument("--wait", type=float, default=0, help="seconds to wait for the engine to come up")
     seconds = parser.parse_args().wait
     try:

@@ -1,0 +1,116 @@
+"""A conversation as trainers read it, and the rules that every format's rows have to meet."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+ROLES = ("system", "user", "assistant")
+MAX_MESSAGES = 2_000
+#: Between two turns of one role that become one.
+_JOINT = "\n\n"
+
+
+class RowError(Exception):
+    """A row that cannot be trained on. Texts name the field and the mend, and never quote the row."""
+
+    def __init__(self, field: str, reason: str, fix: str) -> None:
+        super().__init__(reason)
+        self.field = field
+        self.reason = reason
+        self.fix = fix
+
+
+@dataclass
+class Turn:
+    """`weight` 1: trained; None for turns that are not the assistant's."""
+
+    role: str
+    content: str
+    weight: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"role": self.role, "content": self.content}
+        return told if self.weight is None else {**told, "weight": self.weight}
+
+
+@dataclass
+class Conversation:
+    turns: list[Turn]
+    #: What was changed, counted by its sentence: said in the report, never silent.
+    notes: Counter[str]
+
+    @property
+    def examples(self) -> int:
+        """Trained assistant turns."""
+        return sum(turn.weight == 1 for turn in self.turns)
+
+
+def conversation(turns: list[Turn], notes: Counter[str] | None = None) -> Conversation:
+    """Check and tidy the turns of one row; raises RowError. `messages` is what the row's author calls them."""
+    notes = Counter() if notes is None else notes
+    if len(turns) > MAX_MESSAGES:
+        raise RowError(
+            "messages", f"more than {MAX_MESSAGES} messages", "Split the conversation into several rows."
+        )
+    merged: list[Turn] = []
+    for index, turn in enumerate(turns):
+        if turn.role == "system" and not turn.content.strip():
+            notes["empty system messages were left out"] += 1
+            continue
+        if not turn.content.strip():
+            _empty(index, turn)
+        if any(0xD800 <= ord(char) <= 0xDFFF for char in turn.content):
+            _bad_text(index)
+        if merged and merged[-1].role == turn.role:
+            _merge(merged[-1], turn, index)
+            notes[f"consecutive {turn.role} messages were merged into one"] += 1
+        else:
+            merged.append(turn)
+    _check_order(merged)
+    if merged[-1].role != "assistant":
+        merged.pop()
+        notes["a last user message without an answer was left out"] += 1
+    result = Conversation(merged, notes)
+    if result.examples == 0:
+        raise RowError(
+            "messages", "no assistant message is trained", "Add an assistant message, or give one weight 1."
+        )
+    return result
+
+
+def _check_order(turns: list[Turn]) -> None:
+    if any(turn.role == "system" for turn in turns[1:]):
+        raise RowError("messages", "a system message after the start", "Put the system message first.")
+    spoken = [turn for turn in turns if turn.role != "system"]
+    if not spoken or not any(turn.role == "assistant" for turn in spoken):
+        raise RowError("messages", "no assistant message", "Add what the assistant should answer.")
+    if spoken[0].role == "assistant":
+        raise RowError(
+            "messages", "the conversation begins with the assistant", "Begin with what the user says."
+        )
+
+
+def _merge(before: Turn, turn: Turn, index: int) -> None:
+    if before.weight != turn.weight:
+        raise RowError(
+            f"messages[{index}].weight",
+            "consecutive assistant messages with different weights",
+            "Give both the same weight, or put the user's message between them.",
+        )
+    before.content += _JOINT + turn.content
+
+
+def _empty(index: int, turn: Turn) -> NoReturn:
+    raise RowError(
+        f"messages[{index}].content",
+        f"an empty {turn.role} message",
+        "Write the text, or leave the message out.",
+    )
+
+
+def _bad_text(index: int) -> NoReturn:
+    raise RowError(
+        f"messages[{index}].content",
+        "half of a character (an unpaired surrogate such as \\ud83d)",
+        "Write emoji as UTF-8 or as both halves of the escape.",
+    )

@@ -1,0 +1,123 @@
+"""Making a job: what was asked for becomes a recipe, and the row and its outbox line are one transaction."""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from django.db import transaction
+
+from adapters_store.names import Method, Position
+from training_jobs.messages import DEFAULTS, Hyperparameters, Recipe, auto_epochs
+from webapp.adapters.models import BaseModel
+from webapp.config.faults import BadRequest
+from webapp.datasets.models import File, FileStatus
+from webapp.jobs.events import event_add
+from webapp.jobs.models import Job, Outbox
+from webapp.tenants.models import EndUser, Tenant
+
+Auto = Literal["auto"]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a caller may choose; "auto" and None are decided here. `learning_rate_multiplier` is OpenAI's."""
+
+    method: Method = "direft"
+    position: Position = "prefill"
+    rank: int | None = None
+    alpha: float | None = None
+    n_epochs: int | Auto = "auto"
+    batch_size: int | Auto = "auto"
+    learning_rate_multiplier: float | Auto = "auto"
+    #: As the caller wrote it, to show it again.
+    asked: dict[str, Any] = field(default_factory=dict)
+
+
+@transaction.atomic
+def job_create(
+    *,
+    tenant: Tenant,
+    base: BaseModel,
+    training_file: File,
+    validation_file: File | None = None,
+    end_user: EndUser | None = None,
+    wishes: Wishes | None = None,
+    suffix: str = "",
+    seed: int | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Job:
+    """A job in the state `validating`; the dispatcher takes it from there.
+
+    `end_user` None makes a tenant-wide adapter. All rows are the tenant's (ids of others never get this far). Raises
+    BadRequest for a file that cannot be trained on.
+    """
+    wishes = wishes or Wishes()
+    for row in (training_file, validation_file, end_user):
+        assert row is None or row.tenant_id == tenant.id, "a job's rows belong to its tenant"
+    # Locked, so that the files are not deleted in between.
+    ids = [file.id for file in (training_file, validation_file) if file]
+    locked = {file.id: file for file in File.objects.select_for_update().filter(id__in=ids).order_by("id")}
+    training_file = locked[training_file.id]
+    _check_file(training_file, "training_file")
+    if validation_file is not None:
+        validation_file = locked[validation_file.id]
+        _check_file(validation_file, "validation_file")
+        if validation_file.conversations_sha256 == training_file.conversations_sha256:
+            raise BadRequest(
+                "Training and validation file hold the same conversations, so validation would say nothing.",
+                code="same_file",
+                param="validation_file",
+            )
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    recipe, hyperparameters = _decide(wishes, training_file.examples_count, seed)
+    job = Job.objects.create(
+        tenant=tenant,
+        end_user=end_user,
+        base=base,
+        training_file=training_file,
+        validation_file=validation_file,
+        suffix=suffix,
+        metadata=metadata or {},
+        requested=wishes.asked,
+        recipe=recipe.model_dump(),
+        hyperparameters=hyperparameters.model_dump(),
+        seed=seed,
+    )
+    Outbox.objects.create(tenant=tenant, job=job)
+    event_add(job=job, message=f"Job created: {recipe.method} ({recipe.position}), rank {recipe.rank}.")
+    return job
+
+
+def _check_file(file: File, param: str) -> None:
+    if file.deleted_at is not None:
+        raise BadRequest("This file was deleted.", code="file_deleted", param=param)
+    if file.status != FileStatus.PROCESSED or not file.conversations_sha256:
+        why = file.report.get("error") or "It holds no conversations."
+        raise BadRequest(f"This file cannot be trained on. {why}", code="invalid_training_file", param=param)
+
+
+def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperparameters]:
+    defaults = DEFAULTS[wishes.method]
+    batch_size = wishes.batch_size
+    if batch_size == "auto":
+        batch_size = min(defaults.batch_size, max(1, examples))
+    multiplier = 1.0 if wishes.learning_rate_multiplier == "auto" else wishes.learning_rate_multiplier
+    epochs = wishes.n_epochs
+    if epochs == "auto":
+        epochs = auto_epochs(wishes.method, examples=examples, batch_size=batch_size)
+    learning_rate = defaults.learning_rate * multiplier
+    if not 0 < learning_rate <= 1:
+        raise BadRequest(
+            f"learning_rate_multiplier must be above 0 and at most {1 / defaults.learning_rate:.0f}.",
+            code="invalid_value",
+            param="learning_rate_multiplier",
+        )
+    recipe = Recipe(
+        method=wishes.method,
+        position=wishes.position,
+        rank=wishes.rank or defaults.rank,
+        **({} if wishes.alpha is None else {"alpha": wishes.alpha}),
+    )
+    return recipe, Hyperparameters(
+        n_epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed
+    )

@@ -1,0 +1,175 @@
+"""What people and the dispatcher do to a job: prepare, dispatch, cancel, pause, resume, and give up on a worker.
+
+Each function is one transition of the table in ARCHITECTURE.md ("The job protocol"), under the row's lock.
+"""
+
+import uuid
+
+import structlog
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from webapp.config.faults import BadRequest
+from webapp.datasets.storage import object_drop
+from webapp.jobs.events import event_add
+from webapp.jobs.locks import LEASE, MAX_ATTEMPTS, UNCLAIMED, job_locked, locked
+from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State
+from webapp.jobs.tokens import dispatch_token_new
+
+_log = structlog.get_logger("attune.jobs")
+
+
+def job_to(job: Job, state: State, **changes: object) -> None:
+    """Write a transition of a locked row, and say so in the log."""
+    _log.info("job", job=job.public_id, state_before=job.state, state=state, epoch=job.epoch)
+    job.state = state
+    Job.objects.filter(id=job.id).update(state=state, **changes)
+
+
+@transaction.atomic
+def job_queue(*, job: uuid.UUID, conversations_sha256: str, conversations_size: int) -> None:
+    """validating → queued: what is trained on is ready."""
+    row = job_locked(job)
+    if row.state == State.VALIDATING:
+        job_to(
+            row,
+            State.QUEUED,
+            conversations_sha256=conversations_sha256,
+            conversations_size=conversations_size,
+        )
+        event_add(job=row, message="Files validated; waiting for a trainer.")
+
+
+@transaction.atomic
+def job_dispatch(*, job: uuid.UUID) -> str | None:
+    """queued → dispatched; the token for the message, or None if the job is no longer queued."""
+    row = job_locked(job)
+    if row.state != State.QUEUED:
+        return None
+    token, stored = dispatch_token_new()
+    job_to(row, State.DISPATCHED, dispatch_token=stored, dispatched_at=Now())
+    return token
+
+
+@transaction.atomic
+def dispatch_undo(*, job: uuid.UUID) -> None:
+    """dispatched → queued, when the broker took no message."""
+    row = job_locked(job)
+    if row.state == State.DISPATCHED:
+        job_to(row, State.QUEUED, dispatch_token="", dispatched_at=None)
+
+
+@transaction.atomic
+def job_cancel(*, job: Job) -> Job:
+    """Any state but a terminal one → cancelled, at once. Idempotent; raises BadRequest if it ended otherwise."""
+    row = job_locked(job.id)
+    if row.state == State.CANCELLED:
+        return row
+    if row.state in TERMINAL:
+        raise BadRequest(
+            f"This job has already {row.state}; only an unfinished one can be cancelled.", code="job_ended"
+        )
+    job_end(row, State.CANCELLED, message="Cancelled.")
+    return row
+
+
+@transaction.atomic
+def job_pause(*, job: Job) -> Job:
+    """queued, dispatched or running → paused; a worker checkpoints at its next heartbeat and leaves."""
+    row = job_locked(job.id)
+    if row.state == State.PAUSED:
+        return row
+    if row.state not in (State.QUEUED, State.DISPATCHED, State.RUNNING):
+        raise BadRequest(
+            f"A job that is {row.state} cannot be paused; one that waits or trains can.", code="not_pausable"
+        )
+    Outbox.objects.filter(job=row).delete()
+    # The token stays: the worker may still register its last checkpoint.
+    job_to(row, State.PAUSED, dispatch_token="", dispatched_at=None, lease_until=None)
+    event_add(job=row, message="Paused.")
+    return row
+
+
+@transaction.atomic
+def job_resume(*, job: Job) -> Job:
+    """paused → queued, from the last checkpoint."""
+    row = job_locked(job.id)
+    if row.state in (State.QUEUED, State.DISPATCHED, State.RUNNING):
+        return row
+    if row.state != State.PAUSED:
+        raise BadRequest(f"A job that is {row.state} cannot be resumed; a paused one can.", code="not_paused")
+    job_requeue(row, message="Resumed.")
+    return row
+
+
+@transaction.atomic
+def dispatch_lapse() -> int:
+    """dispatched → queued for each message that nobody claimed in time: the broker may have lost it."""
+    late = locked(Job.objects.filter(state=State.DISPATCHED, dispatched_at__lt=Now() - UNCLAIMED))
+    count = 0
+    for row in late.select_for_update(of=("self",), skip_locked=True):
+        job_requeue(row, message="No trainer took the job in time; sending it again.", level="warn")
+        count += 1
+    return count
+
+
+@transaction.atomic
+def lease_lapse() -> int:
+    """running → queued for each worker that fell silent; the third time → failed (quarantined)."""
+    late = locked(Job.objects.filter(state=State.RUNNING, lease_until__lt=Now()))
+    count = 0
+    for row in late.select_for_update(of=("self",), skip_locked=True):
+        attempt_failed(row, why=f"The trainer fell silent for {LEASE.seconds} seconds.")
+        count += 1
+    return count
+
+
+def attempt_failed(row: Job, *, why: str) -> None:
+    """A locked row whose attempt ended badly: another one from the last checkpoint, or quarantine."""
+    row.failed_attempts += 1
+    Job.objects.filter(id=row.id).update(failed_attempts=F("failed_attempts") + 1)
+    if row.failed_attempts >= MAX_ATTEMPTS:
+        job_fail_with(
+            row,
+            code="quarantined",
+            message=f"Training was tried {MAX_ATTEMPTS} times and never finished. The last time: {why} "
+            "The data may be too long for the trainer's memory; try shorter conversations or a smaller batch.",
+        )
+    else:
+        job_requeue(row, message=f"{why} Trying again from the last checkpoint.", level="warn")
+
+
+def job_requeue(row: Job, *, message: str, level: str = "info") -> None:
+    """A locked row → queued. No token is good any more; the next claim begins the next epoch."""
+    changes = {"dispatch_token": "", "token": "", "worker": None, "dispatched_at": None, "lease_until": None}
+    job_to(row, State.QUEUED, **changes)
+    Outbox.objects.get_or_create(job=row, defaults={"tenant_id": row.tenant_id})
+    event_add(job=row, message=message, level=level)
+
+
+@transaction.atomic
+def job_fail_validation(*, job: uuid.UUID, code: str, message: str) -> None:
+    """validating → failed."""
+    row = job_locked(job)
+    if row.state == State.VALIDATING:
+        job_fail_with(row, code=code, message=message)
+
+
+def job_fail_with(row: Job, *, code: str, message: str) -> None:
+    """A locked row → failed, with a stable code and a sentence."""
+    job_end(row, State.FAILED, message=message, level="error", error_code=code, error_message=message)
+
+
+def job_end(row: Job, state: State, *, message: str, level: str = "info", **changes: object) -> None:
+    """A locked row → a terminal state: out of the outbox, and what only training needed becomes garbage."""
+    assert state in TERMINAL
+    assert row.state not in TERMINAL, "a job ends once"
+    Outbox.objects.filter(job=row).delete()
+    job_to(row, state, finished_at=Now(), lease_until=None, dispatch_token="", checkpoint=None, **changes)
+    event_add(job=row, message=message, level=level)
+    tenant = row.tenant.storage_id
+    object_drop(tenant=tenant, sha256=row.conversations_sha256)
+    for upload in JobUpload.objects.filter(job=row):
+        object_drop(tenant=tenant, sha256=upload.sha256)
+    JobUpload.objects.filter(job=row).delete()

@@ -1,0 +1,212 @@
+"""A training learns, ends early when asked, and continues as if it had never stopped."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from trl import SFTConfig, SFTTrainer
+
+from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
+from tests.training_jobs.tiny import tiny_model, tiny_tokenizer
+from training_jobs.attach.adapter import adapter_attach, adapter_detach, tensors_get
+from training_jobs.attach.prompt_mask import IGNORED
+from training_jobs.batches import batch_order, collate
+from training_jobs.chat_template import ChatEncoder, Turn
+from training_jobs.data import Example, Examples
+from training_jobs.errors import OurFault, Stopped, UserFault
+from training_jobs.messages import Hyperparameters
+from training_jobs.score import mean_nll, target_nll
+from training_jobs.sft import Pace, Trained, sft_train
+
+HYPERPARAMETERS = Hyperparameters(n_epochs=3, batch_size=4, learning_rate=1e-2, seed=7)
+
+
+@dataclass
+class Recorder:
+    """A watcher that writes everything down, and asks to stop after `stop_at` steps."""
+
+    stop_at: int | None = None
+    losses: list[float] = field(default_factory=list)
+    held_out_losses: list[tuple[int, float]] = field(default_factory=list)
+    checkpoints: list[tuple[int, Path]] = field(default_factory=list)
+
+    def step(self, step, total, loss):
+        assert (len(self.losses) + 1, total) == (step, total)
+        self.losses.append(loss)
+
+    def held_out(self, step, loss):
+        self.held_out_losses.append((step, loss))
+
+    def checkpoint(self, step, path):
+        self.checkpoints.append((step, path))
+
+    def should_stop(self):
+        return self.stop_at is not None and len(self.losses) >= self.stop_at
+
+
+def examples(count: int = 10) -> Examples:
+    encoder = ChatEncoder(tiny_tokenizer())
+
+    def example(index: int) -> Example:
+        turns = [Turn("user", "say " + "ab" * (1 + index % 5)), Turn("assistant", f"aye {index % 3}!")]
+        prompt = encoder.prompt(turns[:1])
+        return Example(row=str(index), tokens=prompt + encoder.target(turns), prompt_length=len(prompt))
+
+    return Examples(train=[example(i) for i in range(count)], held_out=[example(i) for i in range(90, 94)])
+
+
+def train(tmp_path, recipe, watcher=None, **options) -> tuple[Trained, dict[str, torch.Tensor]]:
+    model = adapter_attach(tiny_model(), recipe, seed=1)
+    watcher = watcher or Recorder()
+    options = {"pace": Pace(steps=3, seconds=0), "folder": tmp_path, **options}
+    trained = sft_train(
+        model, examples(), HYPERPARAMETERS, tokenizer=tiny_tokenizer(), watcher=watcher, **options
+    )
+    return trained, tensors_get(model)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=name)
+def test_training_learns_and_reports(recipe, tmp_path):
+    watcher = Recorder()
+    trained, _ = train(tmp_path, recipe, watcher)
+    assert len(trained.losses) == 9  # 10 examples in batches of 4: three steps an epoch
+    assert trained.losses == watcher.losses
+    assert trained.losses[-1] < trained.losses[0] - 0.3
+    assert trained.held_out_after < trained.held_out_before - 0.3
+    assert [step for step, _ in watcher.held_out_losses] == [3, 6]
+    data = examples()
+    assert trained.trained_tokens == 3 * sum(e.target_length for e in data.train)
+    assert trained.held_out_tokens == sum(e.target_length for e in data.held_out)
+
+
+@pytest.mark.parametrize("recipe", PREFILL, ids=name)
+def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp_path):
+    whole, tensors = train(tmp_path, recipe)
+    watcher = Recorder(stop_at=4)
+    with pytest.raises(Stopped):
+        train(tmp_path, recipe, watcher)
+    assert [step for step, _ in watcher.checkpoints] == [3, 4]
+    for _, path in watcher.checkpoints:
+        resumed, again = train(tmp_path, recipe, ResumedRecorder(), checkpoint=path)
+        assert resumed.losses == whole.losses
+        assert resumed.held_out_before == whole.held_out_before
+        assert resumed.held_out_after == whole.held_out_after
+        for key, tensor in tensors.items():
+            torch.testing.assert_close(again[key], tensor, atol=0, rtol=0)
+
+
+class ResumedRecorder(Recorder):
+    def step(self, step, total, loss):
+        self.losses.append(loss)
+
+
+def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path):
+    first, second = (train(tmp_path, PREFILL[0])[0].losses for _ in range(2))
+    assert first == second
+    assert batch_order(10, batch_size=4, epochs=2, seed=1) != batch_order(10, batch_size=4, epochs=2, seed=2)
+
+
+def test_every_example_is_seen_once_an_epoch():
+    batches = batch_order(10, batch_size=4, epochs=3, seed=5)
+    assert [len(batch) for batch in batches] == [4, 4, 2] * 3
+    for epoch in range(3):
+        assert sorted(index for batch in batches[3 * epoch : 3 * epoch + 3] for index in batch) == list(
+            range(10)
+        )
+    assert batches[:3] != batches[3:6]
+
+
+def test_stopping_before_the_first_step_leaves_no_checkpoint(tmp_path):
+    watcher = Recorder(stop_at=0)
+    with pytest.raises(Stopped):
+        train(tmp_path, PREFILL[1], watcher)
+    assert (watcher.losses, watcher.checkpoints) == ([], [])
+
+
+def test_a_checkpoint_of_another_adapter_or_none_is_refused(tmp_path):
+    watcher = Recorder(stop_at=3)
+    with pytest.raises(Stopped):
+        train(tmp_path, PREFILL[1], watcher)
+    with pytest.raises(OurFault, match="checkpoint"):
+        train(tmp_path, PREFILL[0], checkpoint=watcher.checkpoints[-1][1])
+    garbage = tmp_path / "garbage"
+    garbage.write_bytes(b"\x80\x04not a checkpoint")
+    with pytest.raises(OurFault, match="checkpoint"):
+        train(tmp_path, PREFILL[1], checkpoint=garbage)
+
+
+def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
+    model = adapter_attach(tiny_model(), PREFILL[1], seed=1)
+    with torch.no_grad():
+        next(p for p in model.parameters() if p.requires_grad).fill_(float("nan"))
+    with pytest.raises(UserFault, match="lower learning rate"):
+        sft_train(
+            model,
+            Examples(train=examples().train),
+            HYPERPARAMETERS,
+            tokenizer=tiny_tokenizer(),
+            watcher=Recorder(),
+            folder=tmp_path,
+        )
+
+
+def test_the_base_serves_the_next_job_as_if_new(tmp_path):
+    base = tiny_model()
+    for recipe in (PREFILL[0], PREFILL[1], PREFILL[0]):
+        model = adapter_attach(base, recipe, seed=1)
+        trained = sft_train(
+            model,
+            examples(),
+            HYPERPARAMETERS,
+            tokenizer=tiny_tokenizer(),
+            watcher=Recorder(),
+            folder=tmp_path,
+        )
+        assert adapter_detach(model) is base
+        if recipe is PREFILL[0]:
+            assert trained.losses == train(tmp_path, recipe)[0].losses
+    assert "forward" not in base.__dict__
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=name)
+@torch.no_grad()
+def test_the_loss_is_the_models_own_over_targets_alone(recipe):
+    model = disturbed(tiny_model(), recipe)
+    rows = examples().train[:3]
+    own, tokens = 0.0, 0
+    for row in rows:
+        ids = torch.tensor([row.tokens])
+        labels = ids.clone()
+        labels[:, : row.prompt_length] = IGNORED
+        own += model(input_ids=ids, labels=labels).loss.item() * row.target_length
+        tokens += row.target_length
+    assert target_nll(model, collate(rows, pad=2)).item() == pytest.approx(own, rel=1e-5)
+    assert mean_nll(model, rows, batch_size=2, pad=2) == pytest.approx(own / tokens, rel=1e-5)
+
+
+def test_trls_own_trainer_works_unmodified_and_gives_the_same_first_loss(tmp_path):
+    from datasets import Dataset
+
+    rows = examples().train[:4]
+    labels = [[IGNORED] * row.prompt_length + row.tokens[row.prompt_length :] for row in rows]
+    data = Dataset.from_dict({"input_ids": [row.tokens for row in rows], "labels": labels})
+    for recipe in PREFILL:
+        model = disturbed(tiny_model(), recipe)
+        expected = target_nll(model, collate(rows, pad=2)).item() / sum(row.target_length for row in rows)
+        arguments = SFTConfig(
+            output_dir=str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=4,
+            bf16=False,
+            use_cpu=True,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            gradient_checkpointing=True,
+        )
+        trainer = SFTTrainer(
+            model=model, args=arguments, train_dataset=data, processing_class=tiny_tokenizer()
+        )
+        assert math.isclose(trainer.train().training_loss, expected, rel_tol=1e-4)

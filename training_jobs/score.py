@@ -1,0 +1,50 @@
+"""How well a model predicts targets, scoring nothing but them."""
+
+from collections.abc import Sequence
+
+import torch
+from peft import PeftModel
+from torch.nn import functional as F
+
+from training_jobs.attach.prompt_mask import IGNORED, mask_from_labels
+from training_jobs.attach.routing import MASK, PrefillRouting
+from training_jobs.batches import collate
+from training_jobs.data import Example
+
+
+def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The summed negative log-likelihood (nats, scalar float32) of a batch's targets under the adapted model.
+
+    `batch` as `collate` makes it. The last layer is computed from the first scored column on, through the model's own
+    forward, so that soft-capped and scaled logits stay what they are.
+    """
+    labels = batch["labels"]
+    first = int((labels != IGNORED).any(dim=0).nonzero()[0])
+    scored = labels.shape[1] - first
+    routed = {MASK: mask_from_labels(labels)} if isinstance(model.base_model, PrefillRouting) else {}
+    logits = model(
+        input_ids=batch["input_ids"],
+        attention_mask=batch["attention_mask"],
+        position_ids=batch["position_ids"],
+        logits_to_keep=scored + 1,
+        use_cache=False,
+        **routed,
+    ).logits[:, :-1]
+    targets = labels[:, first:]
+    kept = targets != IGNORED
+    return F.cross_entropy(logits[kept].float(), targets[kept], reduction="sum")
+
+
+@torch.no_grad()
+def mean_nll(model: PeftModel, examples: Sequence[Example], *, batch_size: int, pad: int) -> float:
+    """Nats per target token over `examples`, in evaluation mode; the mode is restored."""
+    training = model.training
+    model.eval()
+    device = next(model.parameters()).device
+    by_length = sorted(examples, key=lambda example: len(example.tokens))
+    total = 0.0
+    for start in range(0, len(by_length), batch_size):
+        batch = collate(by_length[start : start + batch_size], pad=pad)
+        total += target_nll(model, {name: tensor.to(device) for name, tensor in batch.items()}).item()
+    model.train(training)
+    return total / sum(example.target_length for example in examples)

@@ -1,0 +1,258 @@
+"""Supervised fine-tuning: TRL's SFTTrainer over PEFT, with our masks, our batches and our checkpoints."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from torch.utils.data import DataLoader
+from transformers import PreTrainedTokenizerBase, TrainerCallback
+from trl import SFTConfig, SFTTrainer
+
+from training_jobs.attach.prompt_mask import IGNORED
+from training_jobs.batches import batch_order, collate
+from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
+from training_jobs.data import Example, Examples
+from training_jobs.errors import Stopped, UserFault
+from training_jobs.messages import Hyperparameters
+from training_jobs.score import mean_nll, target_nll
+from training_jobs.threads import ThreadChooser
+
+#: Held-out examples that are scored; more would say the same and take longer.
+HELD_OUT_MAX = 256
+
+
+class Watcher(Protocol):
+    """Follows and steers a training. Called from the training thread, between steps; must be quick."""
+
+    def step(self, step: int, total: int, loss: float) -> None: ...
+
+    def held_out(self, step: int, loss: float) -> None: ...
+
+    def checkpoint(self, step: int, path: Path) -> None:
+        """A checkpoint is at `path`; the next one has another name. The file is the watcher's to remove."""
+
+    def should_stop(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often to checkpoint: every so many steps, but not sooner than so many seconds after the last."""
+
+    steps: int = 10
+    seconds: float = 10.0
+
+
+PACE = Pace()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """`losses`: one a step, nats per target token. Held-out losses are None when nothing was held out."""
+
+    losses: list[float]
+    trained_tokens: int
+    seconds: float
+    held_out_tokens: int
+    held_out_before: float | None
+    held_out_after: float | None
+
+
+def sft_train(
+    model: PeftModel,
+    examples: Examples,
+    hyperparameters: Hyperparameters,
+    *,
+    tokenizer: PreTrainedTokenizerBase,
+    watcher: Watcher,
+    folder: Path,
+    checkpoint: Path | None = None,
+    pace: Pace = PACE,
+) -> Trained:
+    """Train the attached adapter in place; `folder` is scratch space, also for checkpoints.
+
+    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1). From `checkpoint` on, if there
+    is one, every loss is what it would have been without the interruption. Raises Stopped (after a checkpoint) when
+    the watcher asks for it, UserFault if the loss is no longer a number.
+    """
+    run = _Run(model, examples, hyperparameters, tokenizer, watcher, folder, pace)
+    return run.train(checkpoint)
+
+
+class _Run:
+    """One training, and the state that its callbacks share."""
+
+    def __init__(
+        self,
+        model: PeftModel,
+        examples: Examples,
+        hyperparameters: Hyperparameters,
+        tokenizer: PreTrainedTokenizerBase,
+        watcher: Watcher,
+        folder: Path,
+        pace: Pace,
+    ) -> None:
+        self.model, self.tokenizer, self.watcher, self.folder, self.pace = (
+            model,
+            tokenizer,
+            watcher,
+            folder,
+            pace,
+        )
+        self.train_examples, self.held_out = examples.train, examples.held_out[:HELD_OUT_MAX]
+        self.hyperparameters = hyperparameters
+        self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        self.batches = batch_order(
+            len(self.train_examples),
+            batch_size=hyperparameters.batch_size,
+            epochs=hyperparameters.n_epochs,
+            seed=hyperparameters.seed,
+        )
+        self.optimizer = torch.optim.AdamW(
+            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            lr=hyperparameters.learning_rate,
+            betas=(0.9, 0.999),
+            weight_decay=0.0,
+        )
+        self.progress = Progress()
+        self.on_gpu = next(model.parameters()).is_cuda
+        self.threads = None if self.on_gpu else ThreadChooser()
+
+    def train(self, checkpoint: Path | None) -> Trained:
+        trainer = _Trainer(self)  # seeds the random generators, so a checkpoint comes after it
+        if checkpoint is not None:
+            self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
+        else:
+            self.progress.held_out_before = self.score_held_out()
+        self.saved_at = time.monotonic()
+        self.started = self.saved_at - self.progress.seconds
+        if self.watcher.should_stop():
+            self.stop()
+        if self.progress.step < len(self.batches):
+            trainer.train()
+        self.model.eval()
+        return Trained(
+            losses=self.progress.losses,
+            trained_tokens=self.progress.trained_tokens,
+            seconds=time.monotonic() - self.started,
+            held_out_tokens=sum(example.target_length for example in self.held_out),
+            held_out_before=self.progress.held_out_before,
+            held_out_after=self.score_held_out(),
+        )
+
+    def score_held_out(self) -> float | None:
+        if not self.held_out:
+            return None
+        return mean_nll(
+            self.model, self.held_out, batch_size=max(4, self.hyperparameters.batch_size), pad=self.pad
+        )
+
+    def step_done(self, loss: float) -> None:
+        """After every optimiser step: record, tell, checkpoint, stop."""
+        progress, total = self.progress, len(self.batches)
+        batch = [self.train_examples[index] for index in self.batches[progress.step]]
+        progress.step += 1
+        progress.losses.append(loss)
+        progress.trained_tokens += sum(example.target_length for example in batch)
+        if loss != loss or loss in (float("inf"), float("-inf")):
+            raise UserFault(
+                "training_diverged",
+                f"Training diverged at step {progress.step}: the loss is no longer a number. "
+                "Choose a lower learning rate.",
+            )
+        self.watcher.step(progress.step, total, loss)
+        if self.held_out and progress.step % self.steps_per_epoch == 0 and progress.step < total:
+            held_out = self.score_held_out()
+            assert held_out is not None
+            self.watcher.held_out(progress.step, held_out)
+        if self.threads is not None:
+            self.threads.choose()
+        if self.watcher.should_stop():
+            self.stop()
+        due = progress.step % self.pace.steps == 0 and progress.step < total
+        if due and time.monotonic() - self.saved_at >= self.pace.seconds:
+            self.save()
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self.batches) // self.hyperparameters.n_epochs
+
+    def save(self) -> None:
+        self.progress.seconds = time.monotonic() - self.started
+        path = self.folder / f"checkpoint-{self.progress.step}.safetensors"
+        checkpoint_save(path, model=self.model, optimizer=self.optimizer, progress=self.progress)
+        self.saved_at = time.monotonic()
+        self.watcher.checkpoint(self.progress.step, path)
+
+    def stop(self) -> None:
+        if self.progress.step:
+            self.save()
+        raise Stopped
+
+
+class _Trainer(SFTTrainer):
+    """SFTTrainer over the batches that are still to do, scoring targets alone."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self.step_loss = float("nan")
+        super().__init__(
+            model=run.model,
+            args=_arguments(run),
+            train_dataset=Dataset.from_list([asdict(example) for example in run.train_examples]),
+            processing_class=run.tokenizer,
+            data_collator=lambda rows: collate([Example(**row) for row in rows], pad=run.pad),
+            optimizers=(run.optimizer, None),
+            callbacks=[_StepDone(lambda: run.step_done(self.step_loss))],
+        )
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Our own order and layout; the generator keeps the loader from drawing on the training's random numbers."""
+        loader = DataLoader(
+            self.train_dataset,
+            batch_sampler=self._run.batches[self._run.progress.step :],
+            collate_fn=self.data_collator,
+            generator=torch.Generator(),
+        )
+        return self.accelerator.prepare(loader)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Nats per target token. TRL's own head scores every position on a CPU, which is a third of the step."""
+        loss = target_nll(model, inputs) / (inputs["labels"] != IGNORED).sum()
+        self.step_loss = loss.item()
+        return loss
+
+
+class _StepDone(TrainerCallback):
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._then()
+
+
+def _arguments(run: _Run) -> SFTConfig:
+    """TRL's defaults are for a GPU and a base that is trained: what differs here is said."""
+    return SFTConfig(
+        output_dir=str(run.folder),
+        num_train_epochs=1,  # our loader goes through all epochs
+        per_device_train_batch_size=run.hyperparameters.batch_size,
+        learning_rate=run.hyperparameters.learning_rate,
+        lr_scheduler_type="constant",
+        seed=run.hyperparameters.seed,
+        bf16=False,  # the base has the dtype it was loaded in, the adapter float32: no autocast
+        gradient_checkpointing=run.on_gpu,
+        use_cpu=not run.on_gpu,
+        max_length=None,  # nothing is ever cut
+        dataset_kwargs={"skip_prepare_dataset": True},
+        logging_strategy="no",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )

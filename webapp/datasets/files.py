@@ -111,8 +111,8 @@ def file_delete(*, file: File) -> None:
                 code="file_in_use",
             )
         File.objects.filter(id=locked.id).update(deleted_at=Now(), report={}, filename="(deleted)")
-        for sha256 in (locked.sha256, locked.conversations_sha256, locked.report_sha256):
-            object_drop(tenant=locked.tenant.storage_id, sha256=sha256)
+        for sha256 in filter(None, (locked.sha256, locked.conversations_sha256, locked.report_sha256)):
+            object_drop(object_key(locked.tenant.storage_id, sha256))
 
 
 def may_read_file(*, scope: Scope, file: File) -> bool:

@@ -69,6 +69,5 @@ class ObjectRemoval(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    tenant_storage_id = models.CharField(max_length=32)
-    sha256 = models.CharField(max_length=64)
+    key = models.CharField(max_length=200)
     not_before = models.DateTimeField(db_default=Now())

@@ -42,7 +42,7 @@ def object_put(*, tenant: str, file: IO[bytes], sha256: str, size: int) -> None:
 
     Raises Unavailable. `tenant`: the tenant's storage id.
     """
-    ObjectRemoval.objects.create(tenant_storage_id=tenant, sha256=sha256, not_before=Now() + _UNCLAIMED)
+    ObjectRemoval.objects.create(key=object_key(tenant, sha256), not_before=Now() + _UNCLAIMED)
     _put(tenant, file, sha256, size)
 
 
@@ -51,24 +51,24 @@ def object_keep(*, tenant: str, file: IO[bytes], sha256: str, size: int) -> None
 
     Puts it again if the sweeper removed equal bytes since (the last row that needed them was deleted).
     """
-    object_lock(tenant, sha256)
+    key = object_key(tenant, sha256)
+    object_lock(key)
     try:
-        there = store().size(object_key(tenant, sha256)) == size
+        there = store().size(key) == size
     except StorageUnavailable:
         raise storage_away() from None
     if not there:
         _put(tenant, file, sha256, size)
 
 
-def object_drop(*, tenant: str, sha256: str) -> None:
-    """Within the transaction after which no row (of the caller's) needs the object."""
-    if sha256:
-        ObjectRemoval.objects.create(tenant_storage_id=tenant, sha256=sha256)
+def object_drop(key: str) -> None:
+    """Within the transaction after which the caller's row no longer needs the object; others' rows may."""
+    ObjectRemoval.objects.create(key=key)
 
 
-def object_lock(tenant: str, sha256: str) -> None:
-    """Until the transaction ends, nobody else decides whether these bytes stay or go."""
-    number = int.from_bytes(hashlib.sha256(f"{tenant}/{sha256}".encode()).digest()[:8], signed=True)
+def object_lock(key: str) -> None:
+    """Until the transaction ends, nobody else decides whether this object stays or goes."""
+    number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], signed=True)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
 

@@ -10,6 +10,8 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from adapters_store.manifest import Manifest
+from adapters_store.s3 import manifest_key, object_key
 from webapp.config.faults import BadRequest
 from webapp.datasets.storage import object_drop
 from webapp.jobs.events import event_add
@@ -166,10 +168,14 @@ def job_end(row: Job, state: State, *, message: str, level: str = "info", **chan
     assert state in TERMINAL
     assert row.state not in TERMINAL, "a job ends once"
     Outbox.objects.filter(job=row).delete()
-    job_to(row, state, finished_at=Now(), lease_until=None, dispatch_token="", checkpoint=None, **changes)
+    gone = {"lease_until": None, "dispatch_token": "", "checkpoint": None, "manifest": None}
+    job_to(row, state, finished_at=Now(), **gone, **changes)
     event_add(job=row, message=message, level=level)
     tenant = row.tenant.storage_id
-    object_drop(tenant=tenant, sha256=row.conversations_sha256)
+    if row.conversations_sha256:
+        object_drop(object_key(tenant, row.conversations_sha256))
     for upload in JobUpload.objects.filter(job=row):
-        object_drop(tenant=tenant, sha256=upload.sha256)
+        object_drop(object_key(tenant, upload.sha256))
     JobUpload.objects.filter(job=row).delete()
+    if row.manifest is not None:
+        object_drop(manifest_key(tenant, Manifest.model_validate(row.manifest).name))

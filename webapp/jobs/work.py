@@ -7,7 +7,7 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models.functions import Now
 
-from adapters_store.errors import AdapterError, StorageUnavailable
+from adapters_store.errors import AdapterCorrupt, AdapterError, StorageUnavailable, WrongBase
 from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_dump, manifest_load
 from adapters_store.s3 import manifest_key, object_key
 from adapters_store.weights import adapter_read
@@ -117,7 +117,7 @@ def _register(row: Job, checkpoint: Checkpoint) -> None:
     Job.objects.filter(id=row.id).update(checkpoint=row.checkpoint)
     if before:
         JobUpload.objects.filter(job=row, sha256=before["sha256"]).delete()
-        object_drop(tenant=row.tenant.storage_id, sha256=before["sha256"])
+        object_drop(object_key(row.tenant.storage_id, before["sha256"]))
 
 
 def _is_there(row: Job, thing: Checkpoint) -> bool:
@@ -135,9 +135,9 @@ def job_upload(*, job: uuid.UUID, token: str, request: UploadRequest) -> UploadS
         raise fenced()
     if request.size > MAX_OBJECT_BYTES:
         raise BadRequest(f"An object has at most {MAX_OBJECT_BYTES:,} bytes.", code="object_too_large")
-    tenant, key = row.tenant.storage_id, object_key(row.tenant.storage_id, request.sha256)
+    key = object_key(row.tenant.storage_id, request.sha256)
     # From here on the sweeper leaves these bytes alone.
-    object_lock(tenant, request.sha256)
+    object_lock(key)
     JobUpload.objects.get_or_create(
         job=row, sha256=request.sha256, defaults={"tenant_id": row.tenant_id, "size": request.size}
     )
@@ -200,22 +200,19 @@ def _verified(row: Job, complete: Complete) -> Manifest:
             key = object_key(tenant, file.sha256)
             store().get_to_file(key, folder / filename, sha256=file.sha256, size=file.size)
         adapter_read(folder, expected_digest=manifest.digest)
+    # Should an older adapter of the same name be deleted at this moment, its manifest and this one are one file.
+    object_lock(manifest_key(tenant, manifest.name))
     store().put(manifest_key(tenant, manifest.name), manifest_dump(manifest))
     return manifest
 
 
 def _check_manifest(row: Job, manifest: Manifest, complete: Complete) -> None:
-    from adapters_store.errors import AdapterCorrupt, WrongBase
-
     if manifest.model_dump(mode="json") != complete.manifest:
         raise AdapterCorrupt("The manifest in storage is not the one that was reported.")
     if manifest.base.digest != row.base.digest:
         raise WrongBase("It was trained on other weights than this base model's.")
     recipe = Recipe.model_validate(row.recipe)
-    if (manifest.method, manifest.position) != (
-        recipe.method,
-        recipe.position,
-    ) or manifest.rank > recipe.rank:
+    if (manifest.method, manifest.position, manifest.rank) != (recipe.method, recipe.position, recipe.rank):
         raise AdapterCorrupt("It does not have the method, position and rank that the job asked for.")
 
 

@@ -53,8 +53,7 @@ class Migration(migrations.Migration):
             name="ObjectRemoval",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("tenant_storage_id", models.CharField(max_length=32)),
-                ("sha256", models.CharField(max_length=64)),
+                ("key", models.CharField(max_length=200)),
                 ("not_before", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
         ),

@@ -1,0 +1,110 @@
+"""What a base model's folder says about itself, read without torch. Wrong folders are refused with what to do."""
+
+import json
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from adapters_store.base import base_digest, chat_template
+from adapters_store.errors import AdapterMissing
+from webapp.config.faults import BadRequest
+
+#: Architectures whose layers the trainers attach to and the engine's plugin serves.
+SUPPORTED = (
+    "LlamaForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "MistralForCausalLM",
+    "GemmaForCausalLM",
+    "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",
+)
+#: Engine and trainer hold the weights once each, as float32 on a CPU; the rest is libraries and a small KV cache.
+_BYTES_A_PARAMETER = 4
+_COPIES = 2
+_OVERHEAD_BYTES = 3 << 30
+_MAX_HEADER_BYTES = 100_000_000
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    digest: str
+    architecture: str
+    context_length: int
+    parameters: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """An estimate for one machine that serves and trains."""
+        return self.parameters * _BYTES_A_PARAMETER * _COPIES + _OVERHEAD_BYTES
+
+
+def model_folder_read(folder: Path) -> ModelFolder:
+    """Raises BadRequest for a folder that cannot become a base model."""
+    config = _json(folder / "config.json")
+    architecture = next(iter(config.get("architectures") or []), "unknown")
+    if architecture not in SUPPORTED:
+        raise BadRequest(
+            f"The architecture {architecture} is not supported. Supported are: {', '.join(SUPPORTED)}.",
+            code="unsupported_architecture",
+        )
+    if not chat_template(folder).strip():
+        raise BadRequest(
+            "The model has no chat template, so it is not a chat model. Use its instruct variant, or put a "
+            "chat_template.jinja into the folder.",
+            code="no_chat_template",
+        )
+    context = config.get("max_position_embeddings")
+    if not isinstance(context, int) or context < 128:
+        raise BadRequest("config.json has no usable max_position_embeddings.", code="bad_model_folder")
+    try:
+        digest = base_digest(folder)
+    except AdapterMissing as error:
+        raise BadRequest(error.message, code="bad_model_folder") from None
+    parameters = sum(_parameters(path) for path in folder.glob("*.safetensors"))
+    return ModelFolder(digest, architecture, context, parameters)
+
+
+def check_memory(model: ModelFolder) -> None:
+    """Raises BadRequest if this machine cannot hold it. A machine with an NVIDIA driver is not judged by its RAM."""
+    total = _machine_bytes()
+    if total is None or Path("/proc/driver/nvidia").exists() or model.memory_bytes <= total:
+        return
+    raise BadRequest(
+        f"Serving and training this model takes about {model.memory_bytes / 1e9:.0f} GB of memory; this machine has "
+        f"{total / 1e9:.0f} GB. Use a smaller model, or say --elsewhere if engine and trainer run on other machines.",
+        code="not_enough_memory",
+    )
+
+
+def _machine_bytes() -> int | None:
+    try:
+        line = next(
+            line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal")
+        )
+    except (OSError, StopIteration):
+        return None
+    return int(line.split()[1]) * 1024
+
+
+def _parameters(path: Path) -> int:
+    """From the safetensors header alone."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > _MAX_HEADER_BYTES:
+            raise BadRequest(f"{path.name} is not a valid safetensors file.", code="bad_model_folder")
+        header = json.loads(file.read(length))
+    return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        loaded = json.loads(path.read_text())
+    except (OSError, ValueError):
+        raise BadRequest(
+            f"{path.parent.name} is not a model folder: it has no readable {path.name}.",
+            code="bad_model_folder",
+        ) from None
+    return loaded if isinstance(loaded, dict) else {}

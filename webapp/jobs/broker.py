@@ -1,0 +1,36 @@
+"""Messages to trainers. The broker may lose any of them: the database knows, and sends again."""
+
+from functools import lru_cache
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from training_jobs.messages import TASK, queue_name
+from webapp.config.faults import Unavailable
+from webapp.config.settings import settings
+
+
+@lru_cache(maxsize=1)
+def _celery() -> Celery:
+    app = Celery("attune", broker=settings().broker_url, set_as_current=False)
+    app.conf.update(
+        broker_connection_timeout=3,
+        broker_transport_options={"socket_timeout": 5, "socket_connect_timeout": 3},
+        task_ignore_result=True,
+    )
+    return app
+
+
+def send_train(*, job: str, base: str, dispatch_token: str) -> None:
+    """Put one message on the queue of a base model: the job's id and a token, never data. Raises Unavailable."""
+    try:
+        _celery().send_task(
+            TASK,
+            kwargs={"job": job, "dispatch_token": dispatch_token},
+            queue=queue_name(base),
+            retry=False,
+        )
+    except (OperationalError, OSError) as error:
+        raise Unavailable(
+            f"The broker cannot be reached ({type(error).__name__}).", code="broker_unavailable"
+        ) from None

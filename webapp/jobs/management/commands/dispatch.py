@@ -1,0 +1,78 @@
+"""`python manage.py dispatch`: the process that moves jobs on. Any number may run; row locks keep them apart."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from django.core.management.base import BaseCommand
+from django.db import close_old_connections
+
+from webapp.config.database import assert_owns_nothing
+from webapp.config.settings import settings
+from webapp.jobs.dispatcher import dispatch_all, prepare_all
+from webapp.jobs.gate import EngineAway, engine, gate
+from webapp.jobs.lifecycle import dispatch_lapse, lease_lapse
+from webapp.jobs.models import Job, State
+from webapp.jobs.sweeper import answers_forget, files_expire, objects_sweep
+from webapp.jobs.workers import workers_forget
+
+_log = structlog.get_logger("attune.dispatch")
+_ROUND_SECONDS = 0.5
+_SWEEP_SECONDS = 10.0
+_ENGINE_AWAY_SECONDS = 5.0
+
+
+class Command(BaseCommand):
+    help = "Prepare, dispatch, gate and sweep jobs until SIGTERM."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        assert_owns_nothing(settings().database_url)
+        stop = threading.Event()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, lambda *_: stop.set())
+        # The engine may take a minute to answer; dispatching must not wait for it.
+        gates = threading.Thread(target=_gates, args=(stop,), name="gate", daemon=True)
+        gates.start()
+        swept = 0.0
+        while not stop.is_set():
+            for step in (lease_lapse, dispatch_lapse, prepare_all, dispatch_all):
+                _guarded(step)
+            if time.monotonic() - swept > _SWEEP_SECONDS:
+                for step in (objects_sweep, files_expire, answers_forget, workers_forget):
+                    _guarded(step)
+                swept = time.monotonic()
+            close_old_connections()
+            stop.wait(_ROUND_SECONDS)
+
+
+def _gates(stop: threading.Event) -> None:
+    while not stop.is_set():
+        away = False
+        for job in _guarded(_gating) or ():
+            try:
+                gate(job=job, asked=engine())
+            except EngineAway as error:
+                _log.info("engine away, jobs wait at the gate", reason=str(error))
+                away = True
+                break
+            except Exception:
+                _log.exception("gate")
+        close_old_connections()
+        stop.wait(_ENGINE_AWAY_SECONDS if away else _ROUND_SECONDS)
+
+
+def _gating() -> list[Any]:
+    return list(Job.objects.filter(state=State.GATING).order_by("created_at").values_list("id", flat=True))
+
+
+def _guarded(step: Callable[[], Any]) -> Any:
+    """One fault (the database restarting, the broker away) must not end the process."""
+    try:
+        return step()
+    except Exception as error:
+        _log.warning("round failed", step=step.__name__, error=f"{type(error).__name__}: {error}"[:300])
+        close_old_connections()
+        return None

@@ -1,0 +1,89 @@
+"""gating → succeeded: the adapter becomes a row, the active one of its end user, and is counted once."""
+
+import csv
+import io
+import re
+
+from django.db.models import Max
+
+from adapters_store.manifest import Manifest
+from webapp.adapters.models import Adapter
+from webapp.datasets.files import results_file_create
+from webapp.jobs.lifecycle import job_end
+from webapp.jobs.models import Job, JobEvent, State
+from webapp.tenants.models import EndUser, Tenant
+from webapp.usage.models import UsageRow
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def job_succeed(row: Job, manifest: Manifest) -> Adapter:
+    """Within a transaction that holds the job's row."""
+    # Versions count up one at a time, and two jobs of one person activate one after the other.
+    if row.end_user_id is not None:
+        EndUser.objects.select_for_update().get(id=row.end_user_id)
+    else:
+        Tenant.objects.select_for_update(no_key=True).get(id=row.tenant_id)
+    of_same = Adapter.objects.filter(tenant=row.tenant, end_user=row.end_user)
+    adapter = Adapter.objects.create(
+        tenant=row.tenant,
+        end_user=row.end_user,
+        base=row.base,
+        job=row,
+        name=manifest.name,
+        digest=manifest.digest,
+        public_name=_public_name(row),
+        method=manifest.method,
+        position=manifest.position,
+        rank=manifest.rank,
+        size=sum(file.size for file in manifest.files.values()),
+        version=(of_same.aggregate(Max("version"))["version__max"] or 0) + 1,
+        manifest=manifest.model_dump(mode="json"),
+        object_digests=sorted(file.sha256 for file in manifest.files.values()),
+    )
+    if row.end_user_id is not None:
+        EndUser.objects.filter(id=row.end_user_id).update(active_adapter=adapter)
+    UsageRow.objects.get_or_create(
+        kind="training",
+        request_id=row.id.hex,
+        defaults={
+            "tenant": row.tenant,
+            "end_user": row.end_user,
+            "adapter": adapter,
+            "base": row.base.name,
+            "status": 200,
+            "input_tokens": row.trained_tokens or 0,
+            "seconds": float(row.report.get("train_seconds", 0)),
+        },
+    )
+    results = results_file_create(
+        tenant=row.tenant, end_user=row.end_user, filename=f"{row.public_id}.csv", content=_metrics_csv(row)
+    )
+    active = " It is now their active one." if row.end_user_id else ""
+    job_end(row, State.SUCCEEDED, message=f"Done: {adapter.public_name}.{active}", result_file=results)
+    return adapter
+
+
+def _public_name(row: Job) -> str:
+    """`ft:<base>:<suffix or end user>:<8 hex>`, begun with what the base's licence asks for."""
+    whose = row.suffix or (row.end_user.external_id if row.end_user else "tenant")
+    slug = _UNFIT.sub("-", whose).strip("-")[:64] or "model"
+    prefix = row.base.name_prefix
+    base = row.base.name if row.base.name.lower().startswith(prefix.lower()) else f"{prefix}-{row.base.name}"
+    for digits in (8, 16, 32):
+        name = f"ft:{base}:{slug}:{row.id.hex[:digits]}"
+        if not Adapter.objects.filter(tenant=row.tenant, public_name=name).exists():
+            break
+    return name
+
+
+def _metrics_csv(row: Job) -> bytes:
+    """Numbers alone, one line a step that reported any."""
+    events = JobEvent.objects.filter(job=row, metrics__isnull=False).order_by("id")
+    rows = list(events.values_list("metrics", flat=True))
+    columns = ["step", *sorted({key for metrics in rows for key in metrics} - {"step"})]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

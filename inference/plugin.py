@@ -27,9 +27,11 @@ def register() -> None:
     if active():
         return
     try:
-        from inference import compat
+        from inference import compat, compat_http, resolver
 
         compat.install()
+        resolver.register()
+        compat_http.install()
     except Exception as error:
         _refusal = f"{type(error).__name__}: {error}"
         logger.error("Attune's plugin is not active. %s", _refusal)

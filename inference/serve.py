@@ -7,6 +7,8 @@ import os
 import sys
 from argparse import Namespace
 from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
 
 from inference.settings import EngineSettings, engine_settings
 
@@ -42,24 +44,38 @@ def prepare_environment(settings: EngineSettings) -> None:
         )
 
 
+def engine_options(
+    *, base_folder: Path, gpu_slots: int, cpu_slots: int, max_rank: int, max_model_len: int, max_num_seqs: int
+) -> dict[str, Any]:
+    """The engine's part of what the server is started with; benchmarks measure an engine with exactly these."""
+    from inference.engine_args import preft_engine_args
+
+    return {
+        **preft_engine_args(gpu_slots=gpu_slots, cpu_slots=cpu_slots, max_rank=max_rank),
+        "model": str(base_folder),
+        "max_model_len": max_model_len,
+        "max_num_seqs": max_num_seqs,
+    }
+
+
 def server_args(settings: EngineSettings, extra: list[str]) -> Namespace:
     """What vLLM's server is started with: ours as defaults, then what the command line says."""
     from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    from inference.engine_args import preft_engine_args
-
     parser = make_arg_parser(FlexibleArgumentParser(prog="python -m inference.serve"))
     parser.set_defaults(
-        **preft_engine_args(
-            gpu_slots=settings.gpu_slots, cpu_slots=settings.cpu_slots, max_rank=settings.max_rank
+        **engine_options(
+            base_folder=settings.base_folder,
+            gpu_slots=settings.gpu_slots,
+            cpu_slots=settings.cpu_slots,
+            max_rank=settings.max_rank,
+            max_model_len=settings.max_model_len,
+            max_num_seqs=settings.max_num_seqs,
         ),
-        model=str(settings.base_folder),
         served_model_name=[settings.base_model],
         host=settings.engine_host,
         port=settings.engine_port,
-        max_model_len=settings.max_model_len,
-        max_num_seqs=settings.max_num_seqs,
         middleware=_MIDDLEWARE,
         # Prompts and completions never reach a log, nor do the paths that name tenants and adapters.
         enable_log_requests=False,
@@ -77,10 +93,8 @@ def main() -> None:
     import uvloop
     from vllm.entrypoints.launchers.api_server.entry import run_server
 
-    from inference import canary, compat_http, resolver
+    from inference import canary
 
-    resolver.register()
-    compat_http.install()
     canary.install(settings)
     uvloop.run(run_server(server_args(settings, sys.argv[1:])))
 

@@ -1,0 +1,1 @@
+"""Measurements that docs/benchmarks.md reports: engines interleaved, several rounds, medians of paired ratios."""

@@ -1,0 +1,183 @@
+"""The served engine as its gateway and its operator see it."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+import vllm
+
+from tests.inference.adapters import random_adapter
+from tests.inference.served import MEMORY, Served, answer, question
+
+pytestmark = pytest.mark.engine
+
+_ROUTE = re.compile(r"""@\w*router\.(get|post|put|delete|patch)\(\s*["']([^"']+)["']""")
+_OPEN = {("GET", "/health"), ("GET", "/metrics")}
+
+
+def routes() -> list[tuple[str, str]]:
+    """Every route that this vLLM can have, by its source: a new version's new routes are tested, too."""
+    found = {
+        (method.upper(), path.replace("{", "").replace("}", ""))
+        for file in (Path(vllm.__file__).parent / "entrypoints").rglob("*.py")
+        for method, path in _ROUTE.findall(file.read_text())
+    }
+    ours = {
+        ("DELETE", "/v1/adapters/x"),
+        ("POST", "/v1/adapters/x/prefetch"),
+        ("GET", "/docs"),
+        ("GET", "/openapi.json"),
+    }
+    return sorted(found | ours | _OPEN)
+
+
+def test_every_route_wants_the_key(served: Served):
+    assert len(routes()) > 40
+    wrong = [{}, {"authorization": "Bearer wrong"}, {"authorization": served.key}, {"x-api-key": served.key}]
+    with httpx.Client(base_url=served.url, trust_env=False) as client:
+        for method, path in routes():
+            for headers in wrong:
+                status = client.request(method, path, headers=headers).status_code
+                assert status == (200 if (method, path) in _OPEN else 401), f"{method} {path}: {status}"
+        for path in ("/health/", "//health", "/metrics/../v1/models", "/metrics/x", "/HEALTH"):
+            assert client.get(path).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/invocations", "/pause", "/scale_elastic_ep"],
+)
+def test_what_serving_does_not_need_is_not_there_even_with_the_key(served: Served, path):
+    with served.client() as client:
+        response = client.post(path, json={"lora_name": "x", "lora_path": "/etc"})
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "unknown_url"
+
+
+def test_it_listens_on_loopback_only(served: Served):
+    family = [psutil.Process(served.pid), *psutil.Process(served.pid).children(recursive=True)]
+    listening = [
+        c.laddr.ip for p in family for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN
+    ]
+    assert listening
+    assert set(listening) <= {"127.0.0.1", "::1"}
+
+
+@pytest.mark.parametrize("model", ["nobody", "../adapters", f"ap-{'a' * 64}", f"{'0' * 32}/ap-{'a' * 64}"])
+def test_an_unknown_adapter_is_404_in_openais_shape(served: Served, model):
+    response = served.ask(model)
+    assert response.status_code == 404
+    error = response.json()["error"]
+    assert error["code"] == "adapter_not_found"
+    assert error["param"] == "model"
+    assert model in error["message"]
+
+
+def test_another_base_is_400_saying_both(served: Served, base, tmp_path):
+    from adapters_store.manifest import MANIFEST_FILE, BaseRef, manifest_dump
+
+    made = random_adapter(served.adapters / "foreign", base=base, method="lora", position="prefill", seed=1)
+    foreign = made.manifest.model_copy(update={"base": BaseRef(digest="f" * 64, name="some-other-model")})
+    (made.folder / MANIFEST_FILE).write_bytes(manifest_dump(foreign))
+    response = served.ask("foreign")
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["code"] == "adapter_wrong_base"
+    assert "some-other-model" in error["message"]
+    assert base.name in error["message"]
+
+
+def test_too_high_a_rank_is_400_saying_both(served: Served, base):
+    random_adapter(served.adapters / "high", base=base, method="direft", position="prefill", seed=1, rank=17)
+    response = served.ask("high")
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["code"] == "adapter_rank_too_high"
+    assert "17" in error["message"]
+    assert "16" in error["message"]
+
+
+def test_more_adapters_than_memory_is_503_with_retry_after_and_passes(served: Served, base):
+    """All-position adapters hold their places until their answers end."""
+    names = [f"held{index}" for index in range(MEMORY + 1)]
+    for seed, name in enumerate(names):
+        random_adapter(served.adapters / name, base=base, method="direft", position="all", seed=seed, rank=2)
+
+    async def run() -> httpx.Response:
+        async with served.async_client() as client:
+            long = [
+                asyncio.ensure_future(client.post("/v1/completions", json=question(name, (5, 6), 300)))
+                for name in names[:-1]
+            ]
+            await asyncio.sleep(2)
+            refused = await client.post("/v1/completions", json=question(names[-1], (5, 6), 2))
+            for done in await asyncio.gather(*long):
+                assert len(answer(done)) == 300
+            return refused
+
+    refused = asyncio.run(run())
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.json()["error"]["code"] == "adapter_memory_full"
+    answer(served.ask(names[-1]))
+
+
+def test_metrics_tell_of_every_tier(served: Served, base):
+    random_adapter(
+        served.adapters / "counted", base=base, method="direft", position="prefill", seed=77, rank=2
+    )
+
+    def counts() -> list[float]:
+        lookups = [("disk", "miss"), ("disk", "hit"), ("memory", "miss"), ("memory", "hit")]
+        return [
+            served.metric("attune_adapter_lookups_total", tier=tier, result=result)
+            for tier, result in lookups
+        ]
+
+    before = counts()
+    answer(served.ask("counted"))
+    answer(served.ask("counted"))
+    assert [after - was for after, was in zip(counts(), before, strict=True)] == [1, 1, 1, 1]
+    refused = served.metric("attune_adapter_refused_total", code="adapter_not_found")
+    served.ask("nobody")
+    assert served.metric("attune_adapter_refused_total", code="adapter_not_found") == refused + 1
+    assert served.metric("attune_adapter_disk_bytes") > 0
+
+
+def test_only_the_base_is_listed(served: Served):
+    """Adapters are their owners' business."""
+    with served.client() as client:
+        assert [model["id"] for model in client.get("/v1/models").json()["data"]] == [served.base]
+
+
+def test_no_prompt_and_no_answer_reaches_the_log(served: Served):
+    secret = "zanzibar pomegranate"
+    with served.client() as client:
+        body = {
+            "model": served.base,
+            "messages": [{"role": "user", "content": f"Repeat: {secret}"}],
+            "max_tokens": 8,
+        }
+        said = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+        client.post("/v1/chat/completions", json={**body, "temperature": "hot"})
+        client.post("/v1/chat/completions", json={**body, "model": "nobody"})
+    log = served.log.read_text().lower()
+    assert secret not in log
+    assert said.strip().lower() not in log
+
+
+def test_a_client_that_leaves_gives_everything_back(served: Served, base):
+    random_adapter(served.adapters / "left", base=base, method="direft", position="all", seed=5, rank=2)
+    body = question("left", (5, 6), 400, stream=True)
+    for _ in range(3):
+        with served.client() as client, client.stream("POST", "/v1/completions", json=body) as response:
+            next(response.iter_lines())
+    deadline = 50
+    while served.metric("vllm:num_requests_running") and deadline:
+        deadline -= 1
+        asyncio.run(asyncio.sleep(0.1))
+    assert served.metric("vllm:num_requests_running") == 0
+    assert served.alive()

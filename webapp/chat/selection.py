@@ -6,7 +6,9 @@ from uuid import UUID
 from adapters_store.names import qualified_name
 from webapp.adapters.models import Adapter, BaseModel
 from webapp.config.faults import BadRequest, NotAllowed, NotFound
-from webapp.tenants.models import ApiKey, EndUser, Tenant
+from webapp.tenants.accounts import end_user_ensure
+from webapp.tenants.models import EndUser
+from webapp.tenants.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,6 @@ class Answerer:
 
     tenant: UUID
     base: str
-    base_label: str
     #: What the engine is asked for, and what the caller is told.
     serving_name: str
     public_name: str
@@ -28,70 +29,58 @@ class Answerer:
         return self.public_name if self.adapter else "base"
 
 
-def answerer_select(
-    *,
-    tenant: Tenant,
-    model: str,
-    user: str | None,
-    key_user: EndUser | None = None,
-    api_key: ApiKey | None = None,
-) -> Answerer:
+def answerer_select(*, scope: Scope, model: str, user: str | None) -> Answerer:
     """Who answers a request for `model` on behalf of `user` (the tenant's id of an end user).
 
     An adapter named in `model` wins over the user's active one; a base model's name means the user's active adapter
-    on it, or the base model itself if they have none. `key_user`: the only end user that a user key may act for.
-    Raises NotFound for a model that is unknown or another tenant's, BadRequest when adapter and user, or adapter and
-    base model, do not belong together, NotAllowed when a user key names someone else.
+    on it, or the base model itself if they have none. A user key acts for its own end user, whether it says so or not.
+    Raises NotFound for a model that is unknown or another's, BadRequest when adapter and user, or adapter and base
+    model, do not belong together, NotAllowed when a user key names someone else.
     """
-    if key_user is not None:
-        if user is not None and user != key_user.external_id:
-            raise NotAllowed(
-                "This key acts for one end user only, and `user` names another. Leave `user` out or use another key.",
-                code="wrong_user",
-                param="user",
-            )
-        user = key_user.external_id
+    user = _acting_for(scope, user)
     base = BaseModel.objects.filter(name=model).first()
-    end_user = None
-    if user is not None:
-        end_user, _ = EndUser.objects.select_related("active_adapter__base").get_or_create(
-            tenant=tenant, external_id=user
-        )
     if base is None:
-        adapter = _named(tenant, model, key_user)
-        _belongs(adapter, user)
+        adapter = _named(scope, model)
+        _check_owner(adapter, user)
         base = adapter.base
     else:
-        adapter = end_user.active_adapter if end_user else None
-        if adapter is not None and adapter.deleted_at is not None:
-            adapter = None
-        if adapter is not None and adapter.base_id != base.id:
-            raise BadRequest(
-                f"The active adapter of this end user is made for {adapter.base.name}, not for {base.name}. Ask for "
-                f"{adapter.base.name}, or activate one for {base.name}.",
-                code="wrong_base",
-                param="model",
-            )
+        adapter = _active(scope, user)
+        _check_base(adapter, base)
+    end_user = end_user_ensure(tenant=scope.tenant, external_id=user) if user is not None else None
+    return answerer(
+        scope, base=base, adapter=adapter, end_user=end_user or (adapter.end_user if adapter else None)
+    )
+
+
+def answerer(scope: Scope, *, base: BaseModel, adapter: Adapter | None, end_user: EndUser | None) -> Answerer:
+    """For a choice that is already made; all three are the scope's."""
     return Answerer(
-        tenant=tenant.id,
+        tenant=scope.tenant.id,
         base=base.name,
-        base_label=base.label,
-        serving_name=qualified_name(tenant.storage_id, adapter.name) if adapter else base.name,
+        serving_name=qualified_name(scope.tenant.storage_id, adapter.name) if adapter else base.name,
         public_name=adapter.public_name if adapter else base.name,
         adapter=adapter.id if adapter else None,
         end_user=end_user.id if end_user else None,
-        api_key=api_key.id if api_key else None,
+        api_key=scope.api_key.id if scope.api_key else None,
     )
 
 
-def _named(tenant: Tenant, model: str, key_user: EndUser | None) -> Adapter:
-    adapter = (
-        Adapter.objects.select_related("base", "end_user")
-        .filter(tenant=tenant, public_name=model, deleted_at=None)
-        .first()
-    )
-    # To a user key another's adapter does not exist; a tenant-wide one is everybody's.
-    if adapter is None or (key_user and adapter.end_user_id not in (None, key_user.id)):
+def _acting_for(scope: Scope, user: str | None) -> str | None:
+    if scope.end_user is None:
+        return user
+    if user is not None and user != scope.end_user.external_id:
+        raise NotAllowed(
+            "This key acts for one end user only, and `user` names another. Leave `user` out or use another key.",
+            code="wrong_user",
+            param="user",
+        )
+    return scope.end_user.external_id
+
+
+def _named(scope: Scope, model: str) -> Adapter:
+    found = scope.of(Adapter).select_related("base", "end_user")
+    adapter = found.filter(public_name=model, deleted_at=None).first()
+    if adapter is None:
         raise NotFound(
             f"The model '{model[:100]}' does not exist. GET /v1/models lists those that you can use.",
             code="model_not_found",
@@ -100,10 +89,30 @@ def _named(tenant: Tenant, model: str, key_user: EndUser | None) -> Adapter:
     return adapter
 
 
-def _belongs(adapter: Adapter, user: str | None) -> None:
+def _active(scope: Scope, user: str | None) -> Adapter | None:
+    """The adapter that answers for an end user unless another is named."""
+    if user is None:
+        return None
+    found = EndUser.objects.select_related("active_adapter__base", "active_adapter__end_user")
+    end_user = found.filter(tenant=scope.tenant, external_id=user).first()
+    adapter = end_user.active_adapter if end_user else None
+    return adapter if adapter and adapter.deleted_at is None else None
+
+
+def _check_owner(adapter: Adapter, user: str | None) -> None:
     if user is not None and adapter.end_user is not None and adapter.end_user.external_id != user:
         raise BadRequest(
             "The adapter named in `model` belongs to another end user than `user`. Leave one of the two out.",
             code="wrong_user",
+            param="model",
+        )
+
+
+def _check_base(adapter: Adapter | None, base: BaseModel) -> None:
+    if adapter is not None and adapter.base_id != base.id:
+        raise BadRequest(
+            f"The active adapter of this end user is made for {adapter.base.name}, not for {base.name}. Ask for "
+            f"{adapter.base.name}, or activate one for {base.name}.",
+            code="wrong_base",
             param="model",
         )

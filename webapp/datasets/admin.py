@@ -27,5 +27,5 @@ class FileAdmin(ReadMostly):
 
 @admin.register(ObjectRemoval)
 class ObjectRemovalAdmin(ReadMostly):
-    list_display = ("id", "tenant_storage_id", "sha256", "not_before")
-    search_fields = ("tenant_storage_id", "sha256")
+    list_display = ("id", "key", "not_before")
+    search_fields = ("key",)

@@ -1,0 +1,108 @@
+"""How far a training is: its share, the time that is left, and the loss as points to draw."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from webapp.jobs.models import Job, JobEvent, State
+
+#: The drawing's size, and the room for its axes, in SVG units.
+WIDTH, HEIGHT = 640, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 26
+_RECENT = 20
+_MOST_POINTS = 300
+#: OpenAI's keys for the loss on held-out rows.
+_HELD_OUT = ("full_valid_loss", "valid_loss")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A labelled place on an axis."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Loss (nats a token) over steps; `train` and `held_out` are SVG point lists, `dots` single held-out points."""
+
+    train: str
+    held_out: str
+    dots: list[tuple[float, float]]
+    x_marks: list[Mark]
+    y_marks: list[Mark]
+    summary: str
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+    bottom: int = HEIGHT - _BOTTOM
+
+
+def loss_chart(events: Sequence[JobEvent], total_steps: int) -> Chart | None:
+    """None until there are two training losses to join by a line."""
+    train = _series(events, "train_loss")
+    held_out = _series(events, *_HELD_OUT)
+    if len(train) < 2:
+        return None
+    losses = [loss for _, loss in (*train, *held_out)]
+    top = max(losses) * 1.05 or 1.0
+    last = max(total_steps, train[-1][0], 1)
+
+    def place(step: float, loss: float) -> tuple[float, float]:
+        across = _LEFT + (WIDTH - _LEFT - _RIGHT) * step / last
+        down = _TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - loss / top)
+        return round(across, 1), round(down, 1)
+
+    def points(series: list[tuple[float, float]]) -> str:
+        return " ".join(f"{x},{y}" for x, y in (place(*point) for point in series))
+
+    summary = f"Training loss from {train[0][1]:.2f} to {train[-1][1]:.2f} over {round(train[-1][0])} steps."
+    if held_out:
+        summary += f" On held-out rows {held_out[-1][1]:.2f}."
+    return Chart(
+        train=points(_thinned(train)),
+        held_out=points(held_out) if len(held_out) > 1 else "",
+        dots=[place(*point) for point in held_out],
+        x_marks=[Mark(place(last * part, 0)[0], f"{round(last * part)}") for part in (0, 0.5, 1)],
+        y_marks=[Mark(place(0, top * part)[1], f"{top * part:.1f}") for part in (0, 0.5, 1)],
+        summary=summary,
+    )
+
+
+def seconds_left(job: Job, events: Sequence[JobEvent], now: datetime) -> float | None:
+    """From the pace of the last steps; None where there is no telling."""
+    if job.state != State.RUNNING or not job.step or not job.total_steps:
+        return None
+    timed = [
+        (event.metrics["step"], event.created_at)
+        for event in events
+        if event.metrics and "step" in event.metrics
+    ]
+    timed = [(step, at) for step, at in timed if step <= job.step][-_RECENT:]
+    if len(timed) >= 2 and timed[-1][0] > timed[0][0]:
+        pace = (timed[-1][1] - timed[0][1]).total_seconds() / (timed[-1][0] - timed[0][0])
+    elif job.started_at is not None:
+        pace = (now - job.started_at).total_seconds() / job.step
+    else:
+        return None
+    return pace * max(0, job.total_steps - job.step)
+
+
+def _series(events: Sequence[JobEvent], *keys: str) -> list[tuple[float, float]]:
+    """(step, value) of the first key that an event has, the last event of each step, by step."""
+    found: dict[float, float] = {}
+    for event in events:
+        metrics: dict[str, Any] = event.metrics or {}
+        value = next((metrics[key] for key in keys if key in metrics), None)
+        if value is not None and "step" in metrics:
+            found[metrics["step"]] = value
+    return sorted(found.items())
+
+
+def _thinned(series: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Few enough points to send every two seconds, the last one always among them."""
+    every = -(-len(series) // _MOST_POINTS)
+    return series[:-1:every] + series[-1:]

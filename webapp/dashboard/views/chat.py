@@ -1,0 +1,114 @@
+"""Talking to the base model and one's own side by side. Nothing of it is stored: the page holds the conversation."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+import orjson
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+from pydantic import BaseModel as Message
+from pydantic import ConfigDict, Field, ValidationError
+
+from webapp.adapters.models import Adapter
+from webapp.adapters.models import BaseModel as Base
+from webapp.api.errors import openai_errors
+from webapp.chat.database import in_database
+from webapp.chat.gateway import chat_answer
+from webapp.chat.request import ChatRequest, chat_request
+from webapp.chat.selection import Answerer, answerer
+from webapp.config.faults import BadRequest, NotAuthenticated, NotFound
+from webapp.dashboard.access import member_page, membership_of, own_scope, visible
+
+
+class Question(Message):
+    """What the page sends for each side. `adapter` is an id; the base side leaves it out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    side: Literal["base", "own"]
+    adapter: UUID
+    messages: Annotated[list[dict[str, str]], Field(min_length=1, max_length=200)]
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    max_tokens: Annotated[int, Field(ge=1, le=4096)] = 256
+
+
+@member_page
+@require_GET
+def chat(request: HttpRequest) -> HttpResponse:
+    adapters = list(usable_adapters(request))
+    active = request.membership.end_user.active_adapter_id
+    chosen = _chosen(adapters, request.GET.get("model"), active)
+    context = {
+        "adapters": adapters,
+        "active": active,
+        "chosen": chosen,
+        "base": chosen.base if chosen else Base.objects.filter(is_default=True).first(),
+    }
+    return render(request, "dashboard/chat.html", context)
+
+
+@openai_errors
+async def answers(request: HttpRequest) -> HttpResponseBase:
+    """One side's answer as server-sent events, through the same gateway as the API."""
+    if request.method != "POST":
+        raise BadRequest("Ask with a POST request.", code="bad_question")
+    asked, who = await in_database(_selected, request)
+    return await chat_answer(asked, who)
+
+
+def usable_adapters(request: HttpRequest):
+    """Own versions first, the newest on top; for managers the company's too."""
+    own = request.membership.end_user_id
+    found = (
+        visible(request, Adapter).filter(deleted_at=None).select_related("base", "end_user__membership__user")
+    )
+    return sorted(found.order_by("-created_at"), key=lambda adapter: adapter.end_user_id != own)
+
+
+def _selected(request: HttpRequest) -> tuple[ChatRequest, Answerer]:
+    membership = membership_of(request)
+    if membership is None:
+        raise NotAuthenticated("You are logged out. Log in again and repeat the question.", code="logged_out")
+    request.membership = membership
+    try:
+        question = Question.model_validate_json(request.body)
+    except ValidationError:
+        raise BadRequest(
+            "The page sent something that is not a question. Reload it.", code="bad_question"
+        ) from None
+    adapter = (
+        visible(request, Adapter)
+        .select_related("base", "end_user")
+        .filter(id=question.adapter, deleted_at=None)
+        .first()
+    )
+    if adapter is None:
+        raise NotFound(
+            "This model is not there any more. Reload the page to see those that are.", code="model_not_found"
+        )
+    asked = chat_request(
+        orjson.dumps(
+            {
+                "model": adapter.base.name,
+                "messages": question.messages,
+                "temperature": question.temperature,
+                "max_tokens": question.max_tokens,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            }
+        )
+    )
+    who = answerer(
+        own_scope(request),
+        base=adapter.base,
+        adapter=adapter if question.side == "own" else None,
+        end_user=membership.end_user,
+    )
+    return asked, who
+
+
+def _chosen(adapters: list[Adapter], wanted: str | None, active: UUID | None) -> Adapter | None:
+    """The one in the address, else the active one, else the first."""
+    by_id = {str(adapter.id): adapter for adapter in adapters}
+    return by_id.get(wanted or "") or by_id.get(str(active)) or next(iter(adapters), None)

@@ -1,0 +1,79 @@
+"""Uploads: a drop zone, the list, and each file's report, row by row."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from webapp.config.faults import UserFault
+from webapp.config.settings import settings
+from webapp.dashboard.access import member_page, own_scope, visible
+from webapp.datasets.files import UPLOAD_PURPOSE, file_create, file_delete, may_read_file
+from webapp.datasets.models import File, FileStatus
+
+_PER_PAGE = 25
+
+
+@member_page
+@require_http_methods(["GET", "POST"])
+def files(request: HttpRequest) -> HttpResponse:
+    """The list and the drop zone; a POST takes one file and shows its report."""
+    problem = None
+    if request.method == "POST":
+        upload = request.FILES.get("file")
+        if upload is None:
+            problem = "Choose a file first."
+        else:
+            try:
+                file = file_create(
+                    tenant=request.membership.tenant,
+                    filename=upload.name or "upload",
+                    stream=upload,
+                    uploaded_by=request.user,
+                    end_user=request.membership.end_user,
+                )
+            except UserFault as fault:
+                problem = fault.message
+            else:
+                return redirect("file", file=file.id)
+    found = Paginator(_files(request).order_by("-created_at"), _PER_PAGE).get_page(request.GET.get("page"))
+    context = {"files": found, "problem": problem, "max_bytes": settings().max_upload_bytes}
+    return render(request, "dashboard/files.html", context, status=422 if problem else 200)
+
+
+@member_page
+@require_GET
+def file(request: HttpRequest, file: UUID) -> HttpResponse:
+    found = get_object_or_404(_files(request), id=file)
+    context = {
+        "file": found,
+        "is_ready": found.status == FileStatus.PROCESSED,
+        "may_read": may_read_file(scope=own_scope(request), file=found),
+    }
+    return render(request, "dashboard/file.html", context)
+
+
+@member_page
+@require_POST
+def file_remove(request: HttpRequest, file: UUID) -> HttpResponse:
+    found = get_object_or_404(_files(request), id=file)
+    try:
+        file_delete(file=found)
+    except UserFault as fault:
+        messages.error(request, fault.message)
+        return redirect("file", file=file)
+    messages.success(
+        request, "The file is deleted. Models that were trained on it stay until you delete them."
+    )
+    return redirect("files")
+
+
+def _files(request: HttpRequest):
+    return (
+        visible(request, File)
+        .filter(deleted_at=None, purpose=UPLOAD_PURPOSE)
+        .select_related("end_user__membership")
+    )

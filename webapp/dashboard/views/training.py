@@ -1,0 +1,165 @@
+"""Training runs: starting one, watching it, cancelling it."""
+
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from webapp.adapters.models import BaseModel
+from webapp.config.faults import UserFault
+from webapp.dashboard.access import member_page, visible
+from webapp.dashboard.progress import loss_chart, seconds_left
+from webapp.datasets.files import UPLOAD_PURPOSE
+from webapp.datasets.models import File, FileStatus
+from webapp.jobs.create import Wishes, job_create
+from webapp.jobs.lifecycle import job_cancel
+from webapp.jobs.models import TERMINAL, Job, JobEvent
+
+_PER_PAGE = 25
+_SHOWN_EVENTS = 100
+
+METHODS = (
+    (
+        "direft",
+        "DiReFT (recommended)",
+        "Adjusts what the model makes of your prompt, layer by layer. The quickest.",
+    ),
+    (
+        "lora",
+        "LoRA",
+        "Adjusts the model's weights a little. Takes about twice as long, and sometimes learns more.",
+    ),
+)
+
+
+class JobForm(forms.Form):
+    file = forms.ModelChoiceField(
+        File.objects.none(),
+        label="Learn from",
+        empty_label=None,
+        error_messages={"required": "Choose a file."},
+    )
+    method = forms.ChoiceField(choices=[(key, name) for key, name, _ in METHODS], initial="direft")
+    base = forms.ModelChoiceField(BaseModel.objects.none(), label="Base model", empty_label=None)
+    suffix = forms.RegexField(
+        r"^[\w.-]{1,18}$",
+        label="Name",
+        required=False,
+        help_text="Optional: letters, digits, dots and dashes. It becomes part of the model's name.",
+        error_messages={"invalid": "Use up to 18 letters, digits, dots and dashes."},
+    )
+    n_epochs = forms.IntegerField(
+        label="Passes over the data",
+        required=False,
+        min_value=1,
+        max_value=50,
+        help_text="Leave empty to let Attune choose. More passes learn more by heart.",
+    )
+    position = forms.ChoiceField(
+        label="Where the adapter acts",
+        choices=[
+            ("prefill", "On the prompt alone (fast, the default)"),
+            ("all", "On every token (slower to serve)"),
+        ],
+        required=False,
+    )
+
+    def __init__(self, request: HttpRequest, data: object = None) -> None:
+        super().__init__(data, initial={"file": request.GET.get("file"), "base": _default_base()})
+        ready = visible(request, File).filter(
+            deleted_at=None, status=FileStatus.PROCESSED, purpose=UPLOAD_PURPOSE, uploaded_by=request.user
+        )
+        self.fields["file"].queryset = ready.order_by("-created_at")
+        self.fields["file"].label_from_instance = (
+            lambda file: f"{file.filename} ({file.examples_count} examples)"
+        )
+        self.fields["base"].queryset = BaseModel.objects.order_by("-is_default", "name")
+        for name in self.errors if data else ():
+            self.fields[name].widget.attrs["aria-invalid"] = "true"
+
+
+@member_page
+@require_GET
+def jobs(request: HttpRequest) -> HttpResponse:
+    found = Paginator(_jobs(request).order_by("-created_at"), _PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "dashboard/jobs.html", {"jobs": found})
+
+
+@member_page
+@require_http_methods(["GET", "POST"])
+def job_new(request: HttpRequest) -> HttpResponse:
+    """The form, with sensible choices made; a POST starts the training for the person's own model."""
+    form = JobForm(request, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        wanted = form.cleaned_data
+        wishes = Wishes(
+            method=wanted["method"],
+            position=wanted["position"] or "prefill",
+            n_epochs=wanted["n_epochs"] or "auto",
+        )
+        try:
+            job = job_create(
+                tenant=request.membership.tenant,
+                base=wanted["base"],
+                training_file=wanted["file"],
+                end_user=request.membership.end_user,
+                wishes=wishes,
+                suffix=wanted["suffix"],
+            )
+        except UserFault as fault:
+            form.add_error(None, fault.message)
+        else:
+            return redirect("job", job=job.id)
+    context = {
+        "form": form,
+        "methods": METHODS,
+        "chosen_method": form.data.get("method", "direft"),
+        "has_files": form.fields["file"].queryset.exists(),
+        "bases": form.fields["base"].queryset,
+    }
+    return render(request, "dashboard/job_new.html", context, status=422 if form.errors else 200)
+
+
+@member_page
+@require_GET
+def job(request: HttpRequest, job: UUID) -> HttpResponse:
+    """One run. htmx asks for the live part alone, every two seconds until the end."""
+    found = get_object_or_404(_jobs(request), id=job)
+    events = list(JobEvent.objects.filter(job=found).order_by("id"))
+    context = {
+        "job": found,
+        "is_over": found.state in TERMINAL,
+        "chart": loss_chart(events, found.total_steps),
+        "left": seconds_left(found, events, timezone.now()),
+        "events": events[: -_SHOWN_EVENTS - 1 : -1],
+        "adapter": getattr(found, "adapter", None),
+        "now": timezone.now(),
+    }
+    template = "dashboard/components/job_live.html" if request.htmx else "dashboard/job.html"
+    return render(request, template, context)
+
+
+@member_page
+@require_POST
+def job_stop(request: HttpRequest, job: UUID) -> HttpResponse:
+    found = get_object_or_404(_jobs(request), id=job)
+    try:
+        job_cancel(job=found)
+    except UserFault as fault:
+        messages.error(request, fault.message)
+    else:
+        messages.success(request, "The training is cancelled.")
+    return redirect("job", job=job)
+
+
+def _jobs(request: HttpRequest):
+    return visible(request, Job).select_related("base", "training_file", "end_user__membership", "adapter")
+
+
+def _default_base() -> BaseModel | None:
+    return BaseModel.objects.filter(is_default=True).first()

@@ -161,8 +161,8 @@ def _prefix_keys() -> None:
 
     kv_cache_utils._gen_lora_extra_hash_keys = lora_keys
     assert {block_pool, manager} <= set(sys.modules.values())
-    for module in list(sys.modules.values()):
-        if getattr(module, "generate_block_hash_extra_keys", None) is original:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vllm.") and vars(module).get("generate_block_hash_extra_keys") is original:
             module.generate_block_hash_extra_keys = extra_keys
 
 
@@ -371,7 +371,7 @@ def _admission() -> None:
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.engine.core import EngineCore
 
-    gate, begin = Scheduler._handle_blocked_waiting_request, EngineCore.__init__
+    gate, add = Scheduler._handle_blocked_waiting_request, EngineCore.add_request
 
     @functools.wraps(gate)
     def handle_blocked_waiting_request(self: Any, request: Any) -> bool:
@@ -387,16 +387,17 @@ def _admission() -> None:
             self.grammar_compile_error_reqs.add(request.request_id)
         return verdict is Verdict.READY
 
-    @functools.wraps(begin)
-    def init(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
-        begin(self, vllm_config, *args, **kwargs)
-        if vllm_config.lora_config is not None:
+    @functools.wraps(add)
+    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        # Not in __init__: in a process of its own EngineCore loads plugins when that is running already.
+        if request.attune_adapter is not None and not hasattr(self.scheduler, "attune_residency"):
             self.scheduler.attune_residency = Residency(
-                capacity=vllm_config.lora_config.max_cpu_loras,
+                capacity=self.vllm_config.lora_config.max_cpu_loras,
                 load=lambda adapter, drop: self.model_executor.collective_rpc(
                     "attune_load", args=(adapter, drop)
                 ),
             )
+        return add(self, request, *args, **kwargs)
 
     Scheduler._handle_blocked_waiting_request = handle_blocked_waiting_request
-    EngineCore.__init__ = init
+    EngineCore.add_request = add_request

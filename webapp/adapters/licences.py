@@ -17,6 +17,7 @@ _KNOWN_CARDS: dict[str, dict[str, Any]] = {
         "label": "Demo model: mostly English; shows style and few facts.",
     }
 }
+_GEMMA = "Gemma is provided under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms)."
 _LLAMA = (
     "Llama is licensed under its Community License, Copyright © Meta Platforms, Inc. All Rights Reserved."
 )
@@ -65,7 +66,7 @@ def licence_read(folder: Path, *, name: str, source: str, said: str | None) -> L
 
 def _name_prefix(licence: str) -> str:
     """Llama 3 asks for "Llama 3" at the start of a derived model's name, later ones for "Llama"."""
-    if licence.startswith("llama3.") or licence.startswith("llama4"):
+    if licence.startswith(("llama3.", "llama4")):
         return "Llama"
     return "Llama-3" if licence.startswith("llama3") else ""
 
@@ -74,7 +75,7 @@ def _attribution(licence: str, attribution: str) -> str:
     if licence.startswith("llama"):
         return f"Built with Llama. {attribution} {_LLAMA}"
     if licence.startswith("gemma"):
-        return f"{attribution} Gemma is provided under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms)."
+        return f"{attribution} {_GEMMA}"
     return attribution
 
 

@@ -5,7 +5,7 @@ from django.db.models.functions import Now
 
 
 class IdempotentRequest(models.Model):
-    """`status` 0: the first request with this key has not answered yet."""
+    """Only successes: a refused request may be repeated with its fault mended."""
 
     tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="+")
     api_key = models.ForeignKey("tenants.ApiKey", on_delete=models.CASCADE, related_name="+")
@@ -13,8 +13,7 @@ class IdempotentRequest(models.Model):
     key = models.CharField(max_length=255)
     #: sha256 of the body: the same key with another body is a mistake of the client's.
     body_sha256 = models.CharField(max_length=64)
-    status = models.IntegerField(default=0)
-    answer = models.JSONField(null=True)
+    answer = models.JSONField()
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:

@@ -5,9 +5,12 @@ import os
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.django")
-application = get_asgi_application()
+_django = get_asgi_application()
 
-from webapp.config.database import assert_owns_nothing  # noqa: E402 (Django has to be set up first)
+# Only now, because Django has to be set up first.
+from webapp.config.body_limit import BodyLimit  # noqa: E402
+from webapp.config.database import assert_owns_nothing  # noqa: E402
 from webapp.config.settings import settings  # noqa: E402
 
 assert_owns_nothing(settings().database_url)
+application = BodyLimit(_django, limit=settings().max_upload_bytes)

@@ -125,8 +125,10 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "A model of one's own for every user. Speaks the OpenAI client's language.",
     "VERSION": "0.1.0",
     "SCHEMA_PATH_PREFIX": "/v1",
-    "SERVE_PERMISSIONS": [],
-    "SERVE_AUTHENTICATION": [],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "webapp.api.schema.add_chat",
+    ],
 }
 
 LOGGING_CONFIG = None

@@ -22,8 +22,7 @@ class Migration(migrations.Migration):
                 ("route", models.CharField(max_length=100)),
                 ("key", models.CharField(max_length=255)),
                 ("body_sha256", models.CharField(max_length=64)),
-                ("status", models.IntegerField(default=0)),
-                ("answer", models.JSONField(null=True)),
+                ("answer", models.JSONField()),
                 (
                     "created_at",
                     models.DateTimeField(

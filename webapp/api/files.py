@@ -1,0 +1,157 @@
+"""/v1/files"""
+
+import hashlib
+from datetime import timedelta
+from typing import Any
+
+from django.core.files.uploadedfile import UploadedFile
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from webapp.api.idempotency import once
+from webapp.api.requests import FileForm, FilesPage, read_form
+from webapp.api.rows import file_by_id, files_of, page_of
+from webapp.api.shapes import Deleted, FileObject, ListOf, file_shape
+from webapp.api.streams import download
+from webapp.config.faults import BadRequest, NotAllowed
+from webapp.datasets.files import file_content, file_create, file_delete, file_problems
+from webapp.tenants.accounts import end_user_ensure
+from webapp.tenants.models import EndUser
+from webapp.tenants.scope import Scope
+
+_UPLOAD = {
+    "multipart/form-data": {
+        "type": "object",
+        "required": ["file", "purpose"],
+        "properties": {
+            "file": {"type": "string", "format": "binary"},
+            "purpose": {"type": "string", "enum": ["fine-tune"]},
+            "user": {"type": "string", "description": "Attune's own: whose conversations these are."},
+            "expires_after[anchor]": {"type": "string", "enum": ["created_at"]},
+            "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2592000},
+        },
+    }
+}
+_KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER)
+
+
+class Files(APIView):
+    parser_classes = [MultiPartParser]
+
+    @extend_schema(operation_id="files_create", request=_UPLOAD, responses=FileObject, parameters=[_KEY])
+    def post(self, request: Request) -> Response:
+        """Upload conversations. They are checked row by row before the answer, which holds the report."""
+        form, upload = _upload(request)
+        scope: Scope = request.user
+        end_user = _whose(scope, form.user)
+
+        def create() -> dict[str, Any]:
+            file = file_create(
+                tenant=scope.tenant,
+                filename=upload.name or "upload",
+                stream=upload,
+                end_user=end_user,
+                purpose=form.purpose,
+                expires_after=timedelta(seconds=form.expires_after_seconds)
+                if form.expires_after_seconds
+                else None,
+            )
+            return file_shape(file)
+
+        return once(request, route="files", body=_fingerprint(request, form, upload), do=create)
+
+    @extend_schema(
+        operation_id="files_list",
+        responses=ListOf[FileObject],
+        parameters=[
+            OpenApiParameter("after", str),
+            OpenApiParameter("limit", int),
+            OpenApiParameter("order", str, enum=["asc", "desc"]),
+            OpenApiParameter("purpose", str),
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        """The files that this key may see, newest first."""
+        asked = read_form(FilesPage, request.query_params)
+        rows = files_of(request.user)
+        if asked.purpose is not None:
+            rows = rows.filter(purpose=asked.purpose)
+        after = file_by_id(request.user, asked.after, param="after") if asked.after else None
+        page, more = page_of(rows, after=after, limit=asked.limit, newest_first=asked.order == "desc")
+        return Response(listed([file_shape(file, brief=True) for file in page], more))
+
+
+class FileView(APIView):
+    @extend_schema(operation_id="files_retrieve", responses=FileObject)
+    def get(self, request: Request, file: str) -> Response:
+        """One file and its report."""
+        return Response(file_shape(file_by_id(request.user, file)))
+
+    @extend_schema(operation_id="files_delete", responses=Deleted)
+    def delete(self, request: Request, file: str) -> Response:
+        """Delete a file; refused while a job trains on it."""
+        row = file_by_id(request.user, file)
+        file_delete(file=row)
+        return Response(Deleted(id=row.public_id, object="file").model_dump())
+
+
+class FileContent(APIView):
+    @extend_schema(operation_id="files_content", responses={(200, "application/octet-stream"): bytes})
+    def get(self, request: Request, file: str) -> Any:
+        """The bytes as they were uploaded. A file that a person uploaded in the dashboard is theirs alone."""
+        row = file_by_id(request.user, file)
+        chunks = file_content(scope=request.user, file=row)
+        return download(chunks, filename=row.public_id, content_type="application/octet-stream")
+
+
+class FileReport(APIView):
+    @extend_schema(operation_id="files_report", responses={(200, "application/jsonl"): bytes})
+    def get(self, request: Request, file: str) -> Any:
+        """Attune's own: every bad row, one JSON object a line: {line, field, reason, fix}."""
+        row = file_by_id(request.user, file)
+        chunks = file_problems(scope=request.user, file=row)
+        return download(chunks, filename=f"{row.public_id}.report.jsonl", content_type="application/jsonl")
+
+
+def listed(data: list[dict[str, Any]], has_more: bool) -> dict[str, Any]:
+    ends = (
+        {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
+        if data
+        else {"first_id": None, "last_id": None}
+    )
+    return {"object": "list", "data": data, "has_more": has_more, **ends}
+
+
+def _upload(request: Request) -> tuple[FileForm, UploadedFile]:
+    form = read_form(FileForm, request.POST)
+    if set(request.FILES) != {"file"} or len(request.FILES.getlist("file")) != 1:
+        raise BadRequest("Send exactly one file, in the part 'file'.", code="missing_file", param="file")
+    if (form.expires_after_anchor is None) != (form.expires_after_seconds is None):
+        raise BadRequest(
+            "expires_after needs both anchor and seconds.", code="invalid_value", param="expires_after"
+        )
+    return form, request.FILES["file"]
+
+
+def _whose(scope: Scope, user: str | None) -> EndUser | None:
+    if scope.end_user is None:
+        return end_user_ensure(tenant=scope.tenant, external_id=user) if user else None
+    if user not in (None, scope.end_user.external_id):
+        raise NotAllowed(
+            "This key acts for one end user only; 'user' names another.", code="wrong_user", param="user"
+        )
+    return scope.end_user
+
+
+def _fingerprint(request: Request, form: FileForm, upload: UploadedFile) -> bytes:
+    """What makes two uploads the same, without holding either."""
+    if "Idempotency-Key" not in request.headers:
+        return b""
+    content = hashlib.sha256()
+    for chunk in upload.chunks():
+        content.update(chunk)
+    upload.seek(0)
+    return f"{form.model_dump_json()}\n{upload.name}\n{content.hexdigest()}".encode()

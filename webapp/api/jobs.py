@@ -1,0 +1,205 @@
+"""/v1/fine_tuning/jobs"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from webapp.adapters.models import BaseModel
+from webapp.api.files import listed
+from webapp.api.idempotency import once
+from webapp.api.requests import (
+    AdapterAsked,
+    CheckpointsPage,
+    EventsPage,
+    HyperparametersAsked,
+    JobRequest,
+    Page,
+    metadata_filter,
+    read_form,
+    read_json,
+)
+from webapp.api.rows import file_by_id, job_by_id, jobs_of, page_of
+from webapp.api.shapes import (
+    CheckpointObject,
+    EventObject,
+    JobObject,
+    ListOf,
+    checkpoint_shape,
+    event_shape,
+    job_shape,
+)
+from webapp.config.faults import BadRequest, NotAllowed, NotFound
+from webapp.datasets.files import may_read_file
+from webapp.datasets.models import File
+from webapp.jobs.create import Wishes, job_create
+from webapp.jobs.lifecycle import job_cancel, job_pause, job_resume
+from webapp.jobs.models import Job, JobEvent
+from webapp.tenants.accounts import end_user_ensure
+from webapp.tenants.models import EndUser
+from webapp.tenants.scope import Scope
+
+_PAGE = [OpenApiParameter("after", str), OpenApiParameter("limit", int)]
+_KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER)
+
+
+class Jobs(APIView):
+    @extend_schema(operation_id="jobs_create", request=JobRequest, responses=JobObject, parameters=[_KEY])
+    def post(self, request: Request) -> Response:
+        """Train an adapter. `metadata.user` names whom it is for; without it, it is the tenant's."""
+        raw: bytes = request._request.body
+        asked = read_json(JobRequest, raw)
+        scope: Scope = request.user
+
+        def create() -> dict[str, Any]:
+            job = job_create(
+                tenant=scope.tenant,
+                base=_base(asked.model),
+                training_file=_readable(scope, asked.training_file, "training_file"),
+                validation_file=_readable(scope, asked.validation_file, "validation_file")
+                if asked.validation_file
+                else None,
+                end_user=_whose(scope, (asked.metadata or {}).get("user")),
+                wishes=_wishes(asked),
+                suffix=asked.suffix or "",
+                seed=asked.seed,
+                metadata=asked.metadata,
+            )
+            return job_shape(jobs_of(scope).get(id=job.id))
+
+        return once(request, route="jobs", body=raw, do=create)
+
+    @extend_schema(operation_id="jobs_list", responses=ListOf[JobObject], parameters=_PAGE)
+    def get(self, request: Request) -> Response:
+        """The jobs that this key may see, newest first; `metadata[key]=value` filters."""
+        query, wanted = metadata_filter(request.query_params)
+        asked = read_form(Page, query)
+        rows = jobs_of(request.user)
+        for key, value in wanted.items():
+            rows = rows.filter(metadata__contains={key: value})
+        after = job_by_id(request.user, asked.after) if asked.after else None
+        page, more = page_of(rows, after=after, limit=asked.limit, newest_first=True)
+        return Response(listed([job_shape(job) for job in page], more))
+
+
+class JobView(APIView):
+    @extend_schema(operation_id="jobs_retrieve", responses=JobObject)
+    def get(self, request: Request, job: str) -> Response:
+        return Response(job_shape(job_by_id(request.user, job)))
+
+
+class _JobVerb(APIView):
+    verb: Callable[..., Job]
+
+    def post(self, request: Request, job: str) -> Response:
+        row = job_by_id(request.user, job)
+        type(self).verb(job=row)
+        return Response(job_shape(jobs_of(request.user).get(id=row.id)))
+
+
+@extend_schema(operation_id="jobs_cancel", request=None, responses=JobObject)
+class JobCancel(_JobVerb):
+    """End a job at once; its worker is told at its next heartbeat."""
+
+    verb = staticmethod(job_cancel)
+
+
+@extend_schema(operation_id="jobs_pause", request=None, responses=JobObject)
+class JobPause(_JobVerb):
+    """Give the trainer to others; the job waits with its last checkpoint."""
+
+    verb = staticmethod(job_pause)
+
+
+@extend_schema(operation_id="jobs_resume", request=None, responses=JobObject)
+class JobResume(_JobVerb):
+    verb = staticmethod(job_resume)
+
+
+class JobEvents(APIView):
+    @extend_schema(operation_id="jobs_events", responses=ListOf[EventObject], parameters=_PAGE)
+    def get(self, request: Request, job: str) -> Response:
+        """What happened, newest first; metrics are events of the type `metrics`."""
+        asked = read_form(EventsPage, request.query_params)
+        rows: QuerySet[JobEvent] = job_by_id(request.user, job).events.order_by("-id")
+        if asked.after is not None:
+            number = asked.after.removeprefix("ftevent-")
+            if not number.isascii() or not number.isdigit() or not rows.filter(id=int(number[:18])).exists():
+                raise NotFound("There is no such event of this job.", code="event_not_found", param="after")
+            rows = rows.filter(id__lt=int(number[:18]))
+        found = list(rows[: asked.limit + 1])
+        return Response(
+            listed([event_shape(event) for event in found[: asked.limit]], len(found) > asked.limit)
+        )
+
+
+class JobCheckpoints(APIView):
+    @extend_schema(operation_id="jobs_checkpoints", responses=ListOf[CheckpointObject], parameters=_PAGE)
+    def get(self, request: Request, job: str) -> Response:
+        """The adapters that can be used: for a finished job, its result."""
+        asked = read_form(CheckpointsPage, request.query_params)
+        row = job_by_id(request.user, job)
+        adapter = getattr(row, "adapter", None)
+        usable = adapter is not None and adapter.deleted_at is None and asked.after is None
+        return Response(listed([checkpoint_shape(row, adapter)] if usable else [], False))
+
+
+def _base(name: str) -> BaseModel:
+    base = BaseModel.objects.filter(name=name).first()
+    if base is None:
+        known = ", ".join(
+            BaseModel.objects.order_by("-is_default", "name").values_list("name", flat=True)[:10]
+        )
+        raise BadRequest(
+            f"There is no base model '{name[:100]}' to train. There are: {known or 'none yet'}.",
+            code="model_not_found",
+            param="model",
+        )
+    return base
+
+
+def _readable(scope: Scope, public_id: str, param: str) -> File:
+    file = file_by_id(scope, public_id, param=param)
+    if not may_read_file(scope=scope, file=file):
+        raise NotAllowed(
+            "A person uploaded this file for their own model, so only they can train on it.",
+            code="content_private",
+            param=param,
+        )
+    return file
+
+
+def _whose(scope: Scope, user: str | None) -> EndUser | None:
+    """A job of a user key is for its end user, whether it says so or not."""
+    if scope.end_user is None:
+        return end_user_ensure(tenant=scope.tenant, external_id=user) if user is not None else None
+    if user not in (None, scope.end_user.external_id):
+        raise NotAllowed(
+            "This key acts for one end user only; metadata.user names another.",
+            code="wrong_user",
+            param="metadata.user",
+        )
+    return scope.end_user
+
+
+def _wishes(asked: JobRequest) -> Wishes:
+    nested = asked.method.supervised.hyperparameters if asked.method and asked.method.supervised else None
+    if nested and asked.hyperparameters:
+        raise BadRequest(
+            "Give hyperparameters in 'method' or at the top level, not in both.",
+            code="invalid_value",
+            param="hyperparameters",
+        )
+    hyper = nested or asked.hyperparameters or HyperparametersAsked()
+    adapter = asked.adapter or AdapterAsked()
+    if adapter.alpha is not None and adapter.method != "lora":
+        raise BadRequest("Only lora has an alpha.", code="invalid_value", param="adapter.alpha")
+    return Wishes(
+        **adapter.model_dump(exclude_none=True),
+        **hyper.model_dump(),
+        asked={"hyperparameters": hyper.model_dump(), "adapter": adapter.model_dump(exclude_none=True)},
+    )

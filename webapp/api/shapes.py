@@ -1,0 +1,233 @@
+"""Rows as OpenAI's objects. Fields after "Attune's own" are extensions that its client passes through."""
+
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel
+
+from webapp.adapters.models import Adapter
+from webapp.adapters.models import BaseModel as Base
+from webapp.datasets.models import File
+from webapp.jobs.models import Job, JobEvent, State
+
+T = TypeVar("T")
+
+#: Our states in OpenAI's words; it has none for a pause.
+STATUS: dict[str, str] = {
+    State.VALIDATING: "validating_files",
+    State.QUEUED: "queued",
+    State.DISPATCHED: "queued",
+    State.RUNNING: "running",
+    State.PAUSED: "queued",
+    State.GATING: "running",
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+}
+
+
+class ListOf(BaseModel, Generic[T]):
+    object: Literal["list"] = "list"
+    data: list[T]
+    has_more: bool = False
+    first_id: str | None = None
+    last_id: str | None = None
+
+
+class Deleted(BaseModel):
+    id: str
+    object: Literal["file", "model"]
+    deleted: bool = True
+
+
+class FileObject(BaseModel):
+    id: str
+    object: Literal["file"] = "file"
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    status: Literal["uploaded", "processed", "error"]
+    expires_at: int | None = None
+    status_details: str | None = None
+    #: Attune's own: {rows, good, bad, examples, error, problems [{line, field, reason, fix}], notes}. Lists leave
+    #: `problems` out; /v1/files/{id}/report has every one of them.
+    report: dict[str, Any]
+    format: str
+
+
+class JobError(BaseModel):
+    code: str
+    message: str
+    param: str | None = None
+
+
+class JobObject(BaseModel):
+    id: str
+    object: Literal["fine_tuning.job"] = "fine_tuning.job"
+    created_at: int
+    model: str
+    organization_id: str
+    result_files: list[str]
+    seed: int
+    status: str
+    training_file: str
+    validation_file: str | None
+    hyperparameters: dict[str, int | float | str]
+    method: dict[str, Any]
+    error: JobError | None
+    finished_at: int | None
+    estimated_finish: int | None = None
+    fine_tuned_model: str | None
+    trained_tokens: int | None
+    user_provided_suffix: str | None
+    metadata: dict[str, str]
+    integrations: list[Any] = []
+    #: Attune's own: what is trained, how far it is, and what it found.
+    adapter: dict[str, Any]
+    progress: dict[str, Any]
+    report: dict[str, Any] | None
+
+
+class EventObject(BaseModel):
+    id: str
+    object: Literal["fine_tuning.job.event"] = "fine_tuning.job.event"
+    created_at: int
+    level: str
+    message: str
+    type: Literal["message", "metrics"]
+    data: dict[str, float] | None
+
+
+class CheckpointObject(BaseModel):
+    id: str
+    object: Literal["fine_tuning.job.checkpoint"] = "fine_tuning.job.checkpoint"
+    created_at: int
+    fine_tuned_model_checkpoint: str
+    fine_tuning_job_id: str
+    metrics: dict[str, float]
+    step_number: int
+
+
+class ModelObject(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+    #: Attune's own: what kind of model it is, and what to know about it.
+    attune: dict[str, Any]
+
+
+def seconds(moment: datetime | None) -> int | None:
+    return None if moment is None else int(moment.timestamp())
+
+
+def file_shape(file: File, *, brief: bool = False) -> dict[str, Any]:
+    report = {key: value for key, value in file.report.items() if not (brief and key == "problems")}
+    return FileObject(
+        id=file.public_id,
+        bytes=file.size,
+        created_at=seconds(file.created_at) or 0,
+        filename=file.filename,
+        purpose=file.purpose,
+        status=file.status,
+        expires_at=seconds(file.expires_at),
+        status_details=file.report.get("error"),
+        report=report,
+        format=file.format,
+    ).model_dump()
+
+
+def job_shape(job: Job) -> dict[str, Any]:
+    """`job` with its tenant, end user, base, files and (reverse) adapter selected."""
+    asked = {"learning_rate_multiplier": "auto", **job.requested.get("hyperparameters", {})}
+    decided = {key: job.hyperparameters[key] for key in ("n_epochs", "batch_size")}
+    hyperparameters = {**asked, **decided}
+    adapter = getattr(job, "adapter", None)
+    result = job.result_file if job.result_file and job.result_file.deleted_at is None else None
+    return JobObject(
+        id=job.public_id,
+        created_at=seconds(job.created_at) or 0,
+        model=job.base.name,
+        organization_id=job.tenant.public_id,
+        result_files=[result.public_id] if result else [],
+        seed=job.seed,
+        status=STATUS[job.state],
+        training_file=job.training_file.public_id,
+        validation_file=job.validation_file.public_id if job.validation_file else None,
+        hyperparameters=hyperparameters,
+        method={"type": "supervised", "supervised": {"hyperparameters": hyperparameters}},
+        error=JobError(code=job.error_code, message=job.error_message) if job.state == State.FAILED else None,
+        finished_at=seconds(job.finished_at),
+        fine_tuned_model=adapter.public_name if adapter and adapter.deleted_at is None else None,
+        trained_tokens=job.trained_tokens if job.state == State.SUCCEEDED else None,
+        user_provided_suffix=job.suffix or None,
+        metadata=job.metadata,
+        adapter=job.recipe,
+        progress={"state": job.state, "step": job.step, "total_steps": job.total_steps, "attempt": job.epoch},
+        report=job.report or None,
+    ).model_dump()
+
+
+def event_shape(event: JobEvent) -> dict[str, Any]:
+    return EventObject(
+        id=event.public_id,
+        created_at=seconds(event.created_at) or 0,
+        level=event.level,
+        message=event.message,
+        type="metrics" if event.metrics is not None else "message",
+        data=event.metrics,
+    ).model_dump()
+
+
+def checkpoint_shape(job: Job, adapter: Adapter) -> dict[str, Any]:
+    """A finished job's one usable checkpoint is its result; those on the way are training state."""
+    named = {"train_loss": "train_loss", "held_out_loss_after": "full_valid_loss"}
+    metrics = {theirs: job.report[ours] for ours, theirs in named.items() if job.report.get(ours) is not None}
+    return CheckpointObject(
+        id=f"ftckpt_{job.id.hex}",
+        created_at=seconds(adapter.created_at) or 0,
+        fine_tuned_model_checkpoint=adapter.public_name,
+        fine_tuning_job_id=job.public_id,
+        metrics={"step": job.step, **metrics},
+        step_number=job.step,
+    ).model_dump()
+
+
+def base_shape(base: Base) -> dict[str, Any]:
+    about = {
+        "kind": "base",
+        "label": base.label,
+        "license": base.license,
+        "attribution": base.attribution,
+        "languages": base.languages,
+        "context_length": base.context_length,
+        "default": base.is_default,
+    }
+    return ModelObject(
+        id=base.name, created=seconds(base.created_at) or 0, owned_by="attune", attune=about
+    ).model_dump()
+
+
+def adapter_shape(adapter: Adapter) -> dict[str, Any]:
+    """`adapter` with its tenant, base, job and end user selected."""
+    about = {
+        "kind": "adapter",
+        "base": adapter.base.name,
+        "label": adapter.base.label,
+        "attribution": adapter.base.attribution,
+        "user": adapter.end_user.external_id if adapter.end_user else None,
+        "active": adapter.end_user is not None and adapter.end_user.active_adapter_id == adapter.id,
+        "version": adapter.version,
+        "method": adapter.method,
+        "position": adapter.position,
+        "rank": adapter.rank,
+        "bytes": adapter.size,
+        "job": adapter.job.public_id,
+    }
+    return ModelObject(
+        id=adapter.public_name,
+        created=seconds(adapter.created_at) or 0,
+        owned_by=adapter.tenant.public_id,
+        attune=about,
+    ).model_dump()

@@ -11,6 +11,7 @@ from typing import Any
 from vllm.lora.request import LoRARequest
 
 from adapters_store.errors import AdapterMissing
+from inference.compat_removal import remove_adapter
 from inference.memory_places import MemoryPlaces
 from inference.prefetch import Prefetcher
 from inference.request_scope import RequestScope, current_scope
@@ -22,6 +23,7 @@ class ServedAdapters:
     """The adapters of one API server. Made when the first is asked for, on the server's event loop."""
 
     def __init__(self, engine_client: Any) -> None:
+        self._engine = engine_client
         lora = engine_client.vllm_config.lora_config
         self._base_model: str = engine_client.model_config.model
         self._resolver: AdapterResolver = registered_resolver()
@@ -54,8 +56,14 @@ class ServedAdapters:
         if located is None:
             raise AdapterMissing(f"The model {model[:200]} does not exist.")
         _, name = located
-        memory = await self._prefetcher.remove(str(name))
-        return {"id": str(name), "deleted": True, "disk": await self._resolver.forget(name), "memory": memory}
+        self._prefetcher.forget(str(name))
+        on_disk = await self._resolver.forget(name)
+        return {
+            "id": str(name),
+            "deleted": True,
+            "disk": on_disk,
+            **await remove_adapter(self._engine, str(name)),
+        }
 
 
 def served_adapters(models: Any) -> ServedAdapters:

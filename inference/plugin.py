@@ -27,10 +27,11 @@ def register() -> None:
     if active():
         return
     try:
-        from inference import compat, compat_http, resolver
+        from inference import compat, compat_http, compat_removal, resolver
 
         compat.install()
         resolver.register()
+        compat_removal.install()
         compat_http.install()
     except Exception as error:
         _refusal = f"{type(error).__name__}: {error}"

@@ -45,11 +45,8 @@ class Prefetcher:
         if len(self._ready) > self._remember:
             self._ready.popitem(last=False)
 
-    async def remove(self, name: str) -> list[Any]:
-        """Forget an adapter in every worker; what each of them removed."""
+    def forget(self, name: str) -> None:
         self._ready.pop(name, None)
-        answers: list[Any] = await self._engine.collective_rpc("attune_remove", args=(name,))
-        return answers
 
     async def _read(self, request: LoRARequest) -> None:
         while True:

@@ -13,7 +13,8 @@ def install() -> None:
     """Called by the plugin in every process; acts only in one that has the HTTP server.
 
     0.32, OpenAIServingModels: `lora_requests` remembers a resolver's answer for ever and never asks again, and
-    `resolve_lora` loads on the engine's loop and turns every failure into "does not exist". Goes when vLLM asks resolvers on every request and lets them say why they refuse.
+    `resolve_lora` loads on the engine's loop and turns every failure into "does not exist". Goes when
+    vLLM asks resolvers on every request and lets them say why they refuse.
     """
     serving = sys.modules.get(_SERVING)
     if serving is None or serving.OpenAIServingModels.resolve_lora is resolve_lora:

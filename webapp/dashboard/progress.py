@@ -9,7 +9,7 @@ from webapp.jobs.models import Job, JobEvent, State
 
 #: The drawing's size, and the room for its axes, in SVG units.
 WIDTH, HEIGHT = 640, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 14, 30
 _RECENT = 20
 _MOST_POINTS = 300
 #: OpenAI's keys for the loss on held-out rows.

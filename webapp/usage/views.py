@@ -34,7 +34,7 @@ def staff_usage(request: HttpRequest) -> HttpResponse:
         "engine_rate": _rate(engine),
         "totals": reports.totals(rows, window),
         "queue": reports.training_queue(),
-        "tenants": reports.by(rows, tenant_id="tenant_id", name="tenant__name")[:_TOP],
+        "tenants": reports.by(rows, tenant_key="tenant_id", name="tenant__name")[:_TOP],
         "end_users": _end_users(rows),
         "adapters": _adapters(rows),
     }

@@ -138,7 +138,7 @@ def job(request: HttpRequest, job: UUID) -> HttpResponse:
         "left": seconds_left(found, events, timezone.now()),
         "events": events[: -_SHOWN_EVENTS - 1 : -1],
         "adapter": getattr(found, "adapter", None),
-        "now": timezone.now(),
+        "took": found.finished_at - found.started_at if found.finished_at and found.started_at else None,
     }
     template = "dashboard/components/job_live.html" if request.htmx else "dashboard/job.html"
     return render(request, template, context)

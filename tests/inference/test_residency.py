@@ -1,0 +1,150 @@
+"""What is in memory, what must stay, and what happens when files are not there."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from adapters_store.errors import AdapterCorrupt
+from inference.memory import AdapterMemory
+from inference.residency import Residency, Verdict
+
+
+def adapter(number, name=None):
+    return SimpleNamespace(lora_int_id=number, lora_name=name or f"adapter-{number}")
+
+
+def running(*numbers):
+    """Requests that still need their adapters, and one whose prompt is done."""
+    return [SimpleNamespace(lora_request=adapter(n)) for n in numbers] + [SimpleNamespace(lora_request=None)]
+
+
+class Ledger:
+    def __init__(self, capacity, *, seconds=0.0):
+        self.calls, self.answers, self.seconds = [], {}, seconds
+        self.residency = Residency(capacity=capacity, load=self._load)
+
+    def _load(self, wanted, drop):
+        self.calls.append((wanted.lora_int_id, drop))
+        time.sleep(self.seconds)
+        return [{"state": "ready"}, self.answers.get(wanted.lora_int_id, {"state": "ready"})]
+
+    def admit(self, number, step, now=(), name=None):
+        return self.residency.admit(adapter(number, name), step=step, running=now)[0]
+
+
+def test_an_adapter_is_loaded_once():
+    ledger = Ledger(2)
+    assert [ledger.admit(1, step) for step in range(3)] == [Verdict.READY] * 3
+    assert ledger.calls == [(1, [])]
+
+
+def test_the_least_recently_used_one_makes_room():
+    ledger = Ledger(2)
+    for step, number in enumerate((1, 2, 1, 3)):
+        assert ledger.admit(number, step) is Verdict.READY
+    assert ledger.calls[-1] == (3, [2])
+
+
+def test_what_a_running_prompt_needs_is_never_dropped():
+    ledger = Ledger(2)
+    ledger.admit(1, 0)
+    ledger.admit(2, 0)
+    assert ledger.admit(3, 1, running(1, 2)) is Verdict.WAIT
+    assert ledger.admit(3, 2, running(1)) is Verdict.READY
+    assert ledger.calls[-1] == (3, [2])
+
+
+def test_what_was_admitted_in_this_step_is_never_dropped():
+    ledger = Ledger(2)
+    assert [ledger.admit(n, 5) for n in (1, 2, 3)] == [Verdict.READY, Verdict.READY, Verdict.WAIT]
+    assert ledger.admit(3, 6) is Verdict.READY
+
+
+def test_a_failure_in_any_worker_is_a_failure_and_may_be_tried_again():
+    ledger = Ledger(2)
+    ledger.answers[1] = {"state": "failed", "code": "adapter_corrupt", "message": "one byte is wrong"}
+    assert ledger.residency.admit(adapter(1), step=0, running=()) == (Verdict.FAILED, "one byte is wrong")
+    ledger.answers.clear()
+    assert ledger.admit(1, 1) is Verdict.READY
+
+
+def test_an_id_never_changes_its_adapter():
+    ledger = Ledger(2)
+    ledger.admit(1, 0)
+    assert ledger.admit(1, 1, name="another") is Verdict.FAILED
+
+
+def test_cold_adapters_do_not_hold_up_those_who_run():
+    ledger = Ledger(9, seconds=0.03)
+    assert [ledger.admit(n, 0, running()) for n in (1, 2, 3)] == [Verdict.READY, Verdict.WAIT, Verdict.WAIT]
+    assert [ledger.admit(n, 1, ()) for n in (2, 3)] == [Verdict.READY] * 2, "nobody runs: nobody is held up"
+
+
+def read(name, path):
+    if path == "corrupt":
+        raise AdapterCorrupt("one byte is wrong")
+    if path == "gone":
+        raise FileNotFoundError(path)
+    return f"weights of {name}"
+
+
+@pytest.fixture
+def memory():
+    return AdapterMemory(read=read, capacity=2)
+
+
+def wait(memory, name, path="here"):
+    for _ in range(200):
+        answer = memory.prefetch(name, path)
+        if answer["state"] != "loading":
+            return answer
+        time.sleep(0.005)
+    raise AssertionError("still loading")
+
+
+def test_prefetch_then_load_reads_once(memory):
+    assert wait(memory, "a") == {"state": "ready"}
+    assert memory.load(1, "a", "gone", []) == {"state": "ready"}
+    assert memory.get(1, "a") == "weights of a"
+    assert memory.prefetch("a", "gone") == {"state": "ready"}
+
+
+def test_load_reads_by_itself(memory):
+    assert memory.load(1, "a", "here", []) == {"state": "ready"}
+    assert memory.get(2, "b") is None
+
+
+def test_failures_have_a_code_and_are_forgotten_once_told(memory):
+    assert wait(memory, "a", "corrupt") == {
+        "state": "failed",
+        "code": "adapter_corrupt",
+        "message": "one byte is wrong",
+    }
+    assert wait(memory, "a", "here") == {"state": "ready"}
+    assert memory.load(1, "b", "gone", [])["code"] == "adapter_unreadable"
+    assert memory.get(1, "b") is None
+
+
+def test_resident_adapters_stay_until_dropped_staged_ones_do_not(memory):
+    memory.load(1, "a", "here", [])
+    for name in ("b", "c", "d"):
+        wait(memory, name)
+    assert memory.names() == {"a", "c", "d"}
+    memory.load(2, "d", "gone", [1])
+    assert memory.names() == {"c", "d"}
+
+
+def test_an_id_belongs_to_one_name(memory):
+    memory.load(1, "a", "here", [])
+    assert memory.load(1, "b", "here", [])["code"] == "adapter_id_taken"
+    with pytest.raises(Exception, match="another name"):
+        memory.get(1, "b")
+
+
+def test_remove_tells_what_it_removed(memory):
+    memory.load(1, "a", "here", [])
+    wait(memory, "b")
+    assert memory.remove("a") == {"resident": 1, "staged": 0}
+    assert memory.remove("b") == {"resident": 0, "staged": 1}
+    assert memory.names() == set()

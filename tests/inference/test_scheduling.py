@@ -1,0 +1,247 @@
+"""Slots through vLLM's own scheduler, with no model behind it: who may run beside whom, and who holds a slot."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from inference.scheduling import needs_adapter
+
+BLOCK = 32
+vllm = pytest.importorskip("vllm")
+
+
+def test_the_rule():
+    running = {"running": True, "prompt_length": 10}
+    assert needs_adapter(position="prefill", computed=9, **running)
+    assert not needs_adapter(position="prefill", computed=10, **running)
+    assert needs_adapter(position="all", computed=500, **running)
+    assert needs_adapter(position="prefill", running=False, computed=10, prompt_length=10)
+
+
+def name(index, position="ap"):
+    return f"{position}-{index:064x}"
+
+
+class Bench:
+    """A scheduler with 2 slots; every step pretends that the model sampled token 7 where it had to."""
+
+    def __init__(self, kind="Scheduler", blocks=1000, budget=4096):
+        from inference import plugin
+
+        plugin.register()
+        plugin.require_active()
+        from vllm.v1.core.sched import async_scheduler, scheduler
+
+        kind = {"Scheduler": scheduler.Scheduler, "AsyncScheduler": async_scheduler.AsyncScheduler}[kind]
+        self.scheduler = _scheduler(kind, blocks=blocks, budget=budget)
+        self.scheduler.attune_residency = SimpleNamespace(admit=self._admit)
+        self.verdicts = {}
+
+    def _admit(self, adapter, *, step, running):
+        from inference.residency import Verdict
+
+        return self.verdicts.get(adapter.lora_name, Verdict.READY), "because"
+
+    def add(self, request_id, prompt, adapter=None, *, count=50, number=None):
+        from vllm import SamplingParams
+        from vllm.lora.request import LoRARequest
+        from vllm.v1.request import Request
+
+        lora = adapter and LoRARequest(adapter, number or int(adapter[3:], 16) + 1, "/nowhere")
+        params = SamplingParams(max_tokens=count, ignore_eos=True)
+        request = Request(
+            request_id=request_id,
+            prompt_token_ids=[5] * prompt,
+            sampling_params=params,
+            pooling_params=None,
+            lora_request=lora,
+        )
+        self.scheduler.add_request(request)
+        return request
+
+    def step(self):
+        """One step; returns the ids of the requests that it computed."""
+        from vllm.v1.outputs import ModelRunnerOutput
+
+        scheduled = self.scheduler.schedule()
+        ids = list(scheduled.num_scheduled_tokens)
+        sampled = []
+        for request_id in ids:
+            request = self.scheduler.requests[request_id]
+            done = request.num_computed_tokens >= request.num_tokens + request.num_output_placeholders
+            sampled.append([7] if done else [])
+        self.outputs = self.scheduler.update_from_output(
+            scheduled,
+            ModelRunnerOutput(
+                req_ids=ids,
+                req_id_to_index={request_id: index for index, request_id in enumerate(ids)},
+                sampled_token_ids=sampled,
+            ),
+        )
+        return ids
+
+
+def _scheduler(kind, *, blocks, budget):
+    import torch
+    from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
+    from vllm.config.lora import LoRAConfig
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+    from vllm.v1.structured_output import StructuredOutputManager
+
+    from tests.inference.conftest import ROOT
+
+    model = ROOT / ".attune" / "models" / "smollm2-135m-instruct"
+    if not model.exists():
+        pytest.skip("there is no base model: run `make setup`")
+    config = VllmConfig(
+        scheduler_config=SchedulerConfig(
+            max_num_seqs=16,
+            max_num_batched_tokens=budget,
+            max_model_len=4096,
+            enable_chunked_prefill=True,
+            is_encoder_decoder=False,
+        ),
+        model_config=ModelConfig(model=str(model), dtype="float32", max_model_len=4096),
+        cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=False),
+        device_config=DeviceConfig("cpu"),
+        lora_config=LoRAConfig(max_loras=2, max_lora_rank=8, lora_dtype=torch.float32),
+    )
+    config.cache_config.num_gpu_blocks = blocks
+    spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    kv = KVCacheConfig(
+        num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+    )
+    return kind(
+        vllm_config=config,
+        kv_cache_config=kv,
+        structured_output_manager=StructuredOutputManager(config),
+        block_size=BLOCK,
+        hash_block_size=BLOCK,
+        log_stats=True,
+    )
+
+
+@pytest.mark.parametrize("kind", ["Scheduler", "AsyncScheduler"])
+def test_more_adapters_run_than_there_are_slots(kind):
+    bench = Bench(kind)
+    for index in range(8):
+        bench.add(str(index), 40, name(index))
+    assert bench.step() == ["0", "1"]
+    assert bench.step() == ["0", "1", "2", "3"]
+    bench.step()
+    assert bench.step() == [str(index) for index in range(8)], "all decode at once, with 2 slots"
+
+
+def test_all_position_adapters_keep_their_slots():
+    bench = Bench()
+    for index in range(3):
+        bench.add(str(index), 40, name(index, "aa"))
+    bench.add("ordinary", 40, name(9))
+    for _ in range(3):
+        assert bench.step() == ["0", "1"]
+
+
+def test_an_all_position_adapter_and_prompts_share_the_slots():
+    bench = Bench()
+    bench.add("all", 40, name(0, "aa"))
+    for index in range(1, 4):
+        bench.add(str(index), 40, name(index))
+    assert bench.step() == ["all", "1"]
+    assert bench.step() == ["all", "1", "2"]
+    assert bench.step() == ["all", "1", "2", "3"]
+
+
+def test_a_chunked_prompt_holds_its_slot_until_its_last_chunk():
+    bench = Bench(budget=64)
+    long = bench.add("long", 150, name(0))
+    for _ in range(2):
+        bench.step()
+        assert long.lora_request is not None
+    bench.step()
+    assert long.num_computed_tokens == 150
+    assert long.lora_request is None
+
+
+def test_base_requests_need_no_slot():
+    bench = Bench()
+    for index in range(2):
+        bench.add(f"all{index}", 40, name(index, "aa"))
+    for index in range(3):
+        bench.add(f"base{index}", 40)
+    assert len(bench.step()) == 5
+
+
+def test_preemption_gives_the_adapter_back_and_takes_a_slot_again():
+    """7 blocks for two requests that want 5 and 6: the second yields when both need their fourth."""
+    bench = Bench(blocks=8)
+    first, second = bench.add("first", 90, name(0), count=60), bench.add("second", 90, name(1), count=90)
+    bench.step()
+    bench.step()
+    assert first.lora_request is None
+    assert second.lora_request is None
+    for _ in range(10):
+        bench.step()
+        if second.num_preemptions:
+            break
+    assert second.num_preemptions == 1
+    assert second.lora_request is not None, "its prompt is to be computed again"
+    assert first.lora_request is None
+    for _ in range(70):
+        bench.step()
+    assert first.is_finished()
+    assert second.num_computed_tokens > second.num_prompt_tokens
+    assert second.lora_request is None
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_an_abort_frees_slot_and_request(after):
+    from vllm.v1.request import RequestStatus
+
+    bench = Bench()
+    for index in range(3):
+        bench.add(str(index), 40, name(index, "aa"))
+    for _ in range(after):
+        assert bench.step() == ["0", "1"]
+    bench.scheduler.finish_requests("0", RequestStatus.FINISHED_ABORTED)
+    assert bench.step() == ["1", "2"]
+
+
+def test_a_request_whose_adapter_is_not_ready_waits_and_lets_others_pass():
+    from inference.residency import Verdict
+
+    bench = Bench()
+    bench.verdicts[name(0)] = Verdict.WAIT
+    bench.add("cold", 40, name(0))
+    bench.add("warm", 40, name(1))
+    assert bench.step() == ["warm"]
+    bench.verdicts.clear()
+    assert bench.step() == ["warm", "cold"]
+
+
+def test_a_request_whose_adapter_cannot_be_loaded_ends_with_an_error_alone():
+    from vllm.v1.engine import FinishReason
+
+    from inference.residency import Verdict
+
+    bench = Bench()
+    bench.verdicts[name(0)] = Verdict.FAILED
+    bench.add("broken", 40, name(0))
+    bench.add("sound", 40, name(1))
+    assert bench.step() == ["sound"]
+    finished = {
+        out.request_id: out.finish_reason for out in bench.outputs[0].outputs if out.finish_reason is not None
+    }
+    assert finished == {"broken": FinishReason.ERROR}
+    assert bench.step() == ["sound"]
+
+
+def test_a_streaming_session_is_refused():
+    from inference.engine_checks import check_not_resumable
+
+    adapter = SimpleNamespace(lora_name=name(0))
+    with pytest.raises(ValueError, match="streaming-input session"):
+        check_not_resumable(SimpleNamespace(resumable=True, lora_request=adapter))
+    check_not_resumable(SimpleNamespace(resumable=False, lora_request=adapter))
+    check_not_resumable(
+        SimpleNamespace(resumable=True, lora_request=SimpleNamespace(lora_name=name(0, "aa")))
+    )

@@ -50,7 +50,7 @@ def main() -> int:
 
 def perform(screen: Screen, running: stack.Stack, cast: Cast, base: Base, *, once: bool) -> int:
     """The demo on a running stack; the exit code."""
-    accounts = accounts_create(running)
+    accounts = accounts_create(running, end_user=cast.people[0].user)
     client = OpenAI(base_url=f"{running.urls['web']}/v1", api_key=accounts.api_key)
     titles = {None: "Base model", **{person.user: person.title for person in cast.people}}
 
@@ -66,7 +66,7 @@ def perform(screen: Screen, running: stack.Stack, cast: Cast, base: Base, *, onc
     speakers = {user: title for user, title in titles.items() if user is None or spoke(runs, user)}
     with screen.table(cast.questions, speakers) as changed:
         answers = ask(client, base=base.name, users=list(speakers), questions=cast.questions, changed=changed)
-    screen.line(base.label)
+    screen.line(label(client, base))
     speed(screen, answers)
     whole = ask_whole(client, base=base.name, user=list(speakers)[-1], messages=cast.questions[0])
 
@@ -95,6 +95,12 @@ def train(screen: Screen, client: OpenAI, cast: Cast, base: Base) -> list[Run]:
 
 def spoke(runs: list[Run], user: str) -> bool:
     return any(run.succeeded for run in runs if run.person.user == user)
+
+
+def label(client: OpenAI, base: Base) -> str:
+    """What to know about the model that answers, from the catalogue."""
+    about = client.models.retrieve(base.name).attune  # Attune's own field
+    return about["label"] or f"All answers are by {base.name}, with and without an adapter."
 
 
 def speed(screen: Screen, answers: Answers) -> None:

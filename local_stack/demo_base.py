@@ -1,6 +1,7 @@
 """Which base model the demo runs on: the packaged one, or another that is first entered in the catalogue."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from local_stack import stack
 from local_stack.demo_accounts import manage
 
 DEFAULT = "smollm2-135m-instruct"
-LABELS = {DEFAULT: "SmolLM2-135M is a demo model, mostly English: it shows a person's style and few facts."}
+_SAID = re.compile(r"(?:Added|Already there:) (\S+) ")
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,6 @@ class Base:
     """A base model by its name in the catalogue, and the environment that makes the stack serve it."""
 
     name: str
-    label: str
     env: dict[str, str]
 
 
@@ -26,6 +26,7 @@ def base_prepare(model: str | None, *, tell: Callable[[str], None]) -> Base:
     if model is not None:
         tell(f"Entering {model} in the catalogue of base models. A large one takes a while to download.")
         with stack.start(parts={*stack.STORES, "dispatcher"}, on_line=tell) as running:
-            name = manage(running, "base_model_add", model).split()[0]
-    label = LABELS.get(name, f"All answers are by {name}, with and without an adapter.")
-    return Base(name, label, {"ATTUNE_BASE_MODEL": name, "ATTUNE_SIGNUP_OPEN": "true"})
+            said = _SAID.match(manage(running, "base_model_add", model))
+            assert said, "base_model_add has changed what it says"
+            name = said[1]
+    return Base(name, {"ATTUNE_BASE_MODEL": name, "ATTUNE_SIGNUP_OPEN": "true"})

@@ -39,7 +39,7 @@ def of_training(run: Run) -> Iterator[Check]:
         known and run.after < run.before,  # type: ignore[operator]
         f"it went from {run.before:.3f} to {run.after:.3f}; with a file this small, try more or more alike chats"
         if known
-        else "the job's events have no full_valid_loss from before and after training",
+        else "the job's report has no held-out loss from before and after training",
     )
 
 

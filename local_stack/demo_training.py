@@ -1,13 +1,13 @@
 """Upload a person's chats and follow the job that learns from them, all through the unmodified OpenAI client."""
 
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from openai import APIStatusError, OpenAI
-from openai.types.fine_tuning import FineTuningJob, FineTuningJobEvent
+from openai.types import FileObject
+from openai.types.fine_tuning import FineTuningJobEvent
 
 from local_stack.demo_people import Person
 from local_stack.home import StackError
@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 1800
 
 @dataclass
 class Run:
-    """One job as its events tell it. Losses are nats per token; `seconds` is from the first step to the verdict."""
+    """One job, as the API tells it. Losses are nats per token, `seconds` those of training alone."""
 
     person: Person
     job: str
@@ -27,20 +27,12 @@ class Run:
     step: int = 0
     loss: float | None = None
     state: str = "queued"
-    held_out: list[float] = field(default_factory=list)  # before training, while it goes on, after
+    before: float | None = None  # held-out loss of the base model
+    after: float | None = None  # of the adapter
+    seconds: float | None = None
     adapter: str | None = None
     problem: str | None = None
-    seconds: float | None = None
-    _began: float | None = None
     _last_event: str | None = None
-
-    @property
-    def before(self) -> float | None:
-        return self.held_out[0] if len(self.held_out) > 1 else None
-
-    @property
-    def after(self) -> float | None:
-        return self.held_out[-1] if len(self.held_out) > 1 else None
 
     @property
     def ended(self) -> bool:
@@ -82,7 +74,7 @@ def upload(client: OpenAI, *, name: str, content: bytes) -> str:
     except APIStatusError as error:
         raise StackError(f"{name} was refused: {message_of(error)}") from None
     if file.status == "error":
-        raise StackError(f"{name} cannot be used: {file.status_details}")
+        raise StackError(f"{name} cannot be used: {file.status_details}\n{problems(file)}")
     return file.id
 
 
@@ -105,14 +97,14 @@ def run_update(client: OpenAI, run: Run) -> None:
     for event in new_events(client, run):
         run_hear(run, event)
     run.state = job.status
-    run.total = run.total or total_steps(job, run.person)
-    if job.status == "running" and run._began is None:
-        run._began = time.monotonic()
+    # Attune's own fields, which the client passes through.
+    run.total = job.progress["total_steps"] or None
     if run.ended:
+        report = job.report or {}
+        run.before, run.after = report.get("held_out_loss_before"), report.get("held_out_loss_after")
+        run.seconds = report.get("train_seconds")
         run.adapter = job.fine_tuned_model
-        run.seconds = time.monotonic() - run._began if run._began else None
-        if job.error and job.error.message:
-            run.problem = job.error.message
+        run.problem = job.error.message if job.error else None
 
 
 def new_events(client: OpenAI, run: Run) -> list[FineTuningJobEvent]:
@@ -131,16 +123,13 @@ def run_hear(run: Run, event: FineTuningJobEvent) -> None:
     data: dict[str, Any] = event.data if isinstance(event.data, dict) else {}
     run.step = max(run.step, int(data.get("step", 0)))
     run.loss = data.get("train_loss", run.loss)
-    if "full_valid_loss" in data:
-        run.held_out.append(float(data["full_valid_loss"]))
 
 
-def total_steps(job: FineTuningJob, person: Person) -> int | None:
-    """Steps in all, once the API has decided what "auto" means."""
-    chosen = job.hyperparameters
-    if not isinstance(chosen.n_epochs, int) or not isinstance(chosen.batch_size, int):
-        return None
-    return chosen.n_epochs * math.ceil(person.examples / chosen.batch_size)
+def problems(file: FileObject) -> str:
+    """The first bad rows of the API's report (Attune's own field), a line each."""
+    report: dict[str, Any] = getattr(file, "report", None) or {}
+    rows = report.get("problems", [])[:10]
+    return "\n".join(f"  line {row['line']}: {row['reason']} {row['fix']}" for row in rows)
 
 
 def message_of(error: APIStatusError) -> str:

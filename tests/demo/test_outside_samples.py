@@ -35,7 +35,9 @@ def samples() -> Path:
 
 @pytest.fixture(scope="module")
 def client(samples: Path, stack: Stack) -> OpenAI:
-    return OpenAI(base_url=f"{stack.urls['web']}/v1", api_key=accounts_create(stack).api_key)
+    return OpenAI(
+        base_url=f"{stack.urls['web']}/v1", api_key=accounts_create(stack, end_user="outside").api_key
+    )
 
 
 def test_conversations(client: OpenAI, samples: Path) -> None:

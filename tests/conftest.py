@@ -18,15 +18,10 @@ from local_stack.home import Home
 from local_stack.plan import plan
 
 STORES = ("postgres", "valkey", "s3")
-_HOME = pytest.StashKey[Path]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Point Django at stores that `stores` will start."""
-    # Not below pytest's own folder: as root, PostgreSQL runs as nobody and has to reach its files.
-    home = Path(tempfile.mkdtemp(prefix="attune-test-"))
-    home.chmod(0o755)
-    config.stash[_HOME] = home
+def _point_django_at(home: Path) -> None:
+    """Django's settings name the stores that `stores` will start."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ATTUNE_")}
     os.environ.update(plan(Home(home), parts=STORES, environ=environ, fast=True).env)
     os.environ.update(
@@ -36,24 +31,33 @@ def pytest_configure(config: pytest.Config) -> None:
         ATTUNE_ENGINE_URL="http://127.0.0.1:9",
         ATTUNE_LOG_LEVEL="WARNING",
     )
+    import django
     from django.conf import settings
 
-    # Read once, so that pytest-django finds Django configured.
-    assert settings.DATABASES
+    django.setup()
+    # The real one takes a second a password, on purpose.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    shutil.rmtree(config.stash.get(_HOME, Path("/nonexistent")), ignore_errors=True)
+# Not below pytest's own folder: as root, PostgreSQL runs as nobody and has to reach its files.
+_home = Path(tempfile.mkdtemp(prefix="attune-test-"))
+_home.chmod(0o755)
+# At import, because the test modules import Django's models.
+_point_django_at(_home)
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_home, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def stores(pytestconfig: pytest.Config) -> Iterator[local_stack.Stack]:
+def stores() -> Iterator[local_stack.Stack]:
     """PostgreSQL, Valkey and S3, empty."""
     with pytest.MonkeyPatch.context() as patch:
         # Addresses in the environment would keep the stack from starting these parts itself.
         for name in [name for name in os.environ if name.startswith("ATTUNE_")]:
             patch.delenv(name)
-        running = local_stack.start(parts=STORES, home=pytestconfig.stash[_HOME])
+        running = local_stack.start(parts=STORES, home=_home)
     with running:
         for name in ("ATTUNE_DATABASE_URL", "ATTUNE_BROKER_URL", "ATTUNE_S3_ENDPOINT_URL"):
             assert running.env[name] == os.environ[name], "the stores did not start where they were planned"
@@ -63,16 +67,26 @@ def stores(pytestconfig: pytest.Config) -> Iterator[local_stack.Stack]:
 @pytest.fixture(scope="session")
 def django_db_setup(stores: local_stack.Stack, django_db_blocker: Any) -> Iterator[None]:
     """The tables, made by the owner; tests use them as the web's role, like the web process."""
-    import psycopg
     from django.core.management import call_command
     from django.db import connections
+    from django.test import TransactionTestCase
 
     with django_db_blocker.unblock():
         call_command("migrate", verbosity=0)
-    with psycopg.connect(os.environ["ATTUNE_DATABASE_OWNER_URL"]) as owner:
-        # For tests that commit: they empty the tables afterwards.
-        owner.execute("GRANT TRUNCATE ON ALL TABLES IN SCHEMA public TO attune_web")
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", _empty_tables)
+        yield
     with django_db_blocker.unblock():
         connections["default"].close()
         connections["default"].close_pool()
+
+
+def _empty_tables(case: object) -> None:
+    """After a test that commits. Django's own flush is a hundred times slower, and asks for a table's owner."""
+    from django.db import connection
+
+    kept = {"django_migrations", "django_content_type", "auth_permission"}
+    tables = [name for name in connection.introspection.table_names() if name not in kept]
+    # Foreign keys are checked at the end of the transaction, so any order will do.
+    with connection.cursor() as cursor:
+        cursor.execute(";".join(["BEGIN", *(f'DELETE FROM "{name}"' for name in tables), "COMMIT"]))

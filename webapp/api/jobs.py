@@ -127,10 +127,11 @@ class JobEvents(APIView):
         asked = read_form(EventsPage, request.query_params)
         rows: QuerySet[JobEvent] = job_by_id(request.user, job).events.order_by("-id")
         if asked.after is not None:
-            number = asked.after.removeprefix("ftevent-")
-            if not number.isascii() or not number.isdigit() or not rows.filter(id=int(number[:18])).exists():
+            digits = asked.after.removeprefix("ftevent-")
+            number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else 0
+            if not rows.filter(id=number).exists():
                 raise NotFound("There is no such event of this job.", code="event_not_found", param="after")
-            rows = rows.filter(id__lt=int(number[:18]))
+            rows = rows.filter(id__lt=number)
         found = list(rows[: asked.limit + 1])
         return Response(
             listed([event_shape(event) for event in found[: asked.limit]], len(found) > asked.limit)

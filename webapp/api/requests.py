@@ -10,6 +10,8 @@ from adapters_store.names import Method, Position
 from webapp.config.faults import BadRequest
 
 M = TypeVar("M", bound=BaseModel)
+#: What pydantic calls the members of our unions.
+_TYPES = {"int", "float", "str", "constrained-int", "constrained-float", "constrained-str"}
 
 
 def _no_nul(text: str) -> str:
@@ -160,6 +162,4 @@ def _fault(error: ValidationError) -> BadRequest:
 
 
 def _is_type(part: str | int) -> bool:
-    return isinstance(part, str) and (
-        part in ("int", "float", "str") or "[" in part.replace("expires_after[", "")
-    )
+    return isinstance(part, str) and (part in _TYPES or ("[" in part and not part.startswith("expires_after[")))

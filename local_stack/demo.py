@@ -17,7 +17,7 @@ from local_stack.demo_accounts import Accounts, accounts_create
 from local_stack.demo_answers import Answers, ask, ask_whole
 from local_stack.demo_base import Base, base_prepare
 from local_stack.demo_checks import checks
-from local_stack.demo_people import Cast, Person, invented, of_file
+from local_stack.demo_people import Cast, Person, invented, of_file, rows
 from local_stack.demo_screen import Screen
 from local_stack.demo_training import Run, run_start, runs_follow
 from local_stack.home import StackError
@@ -84,10 +84,12 @@ def train(screen: Screen, client: OpenAI, cast: Cast, base: Base) -> list[Run]:
     screen.heading("Uploading their chats and training an adapter for each, on the prompt only")
     runs = [run_start(client, person=person, base=base.name) for person in cast.people]
     for run in runs:
-        held_out = run.person.validation.count(b"\n")
+        person, held_out = run.person, len(rows(run.person.validation))
         screen.line(
-            f"{run.person.title}: {run.person.examples} examples, {held_out} more chats held out. {run.job}"
+            f"{person.title}: {person.examples} answers to learn from, {held_out} chats held out ({run.job})"
         )
+        for note in run.notes:
+            screen.line(f"  {note}")
     with screen.training(runs) as changed:
         runs_follow(client, runs, changed=changed)
     return runs

@@ -63,37 +63,45 @@ def invented() -> Cast:
 def of_file(file: Path) -> Cast:
     """One person from a file of chats; about a fifth of the conversations is held out.
 
-    Rows that cannot be read stay in the training part: the API reports them far better than the demo could.
+    Rows that cannot be read stay in the training part: the API reports them far better than the demo could. Lines
+    that went to the other part stay as blank ones, so that its report has the line numbers of `file`.
     """
     try:
-        lines = [line for line in file.read_bytes().splitlines() if line.strip()]
+        lines = file.read_bytes().split(b"\n")
     except OSError as error:
         raise StackError(
             f"{file} cannot be read: {error.strerror}. Give a file of chats as DATA=…."
         ) from None
-    # Once each, so that no row lands on both sides.
-    readable = list(dict.fromkeys(line for line in lines if prompt_of(parse(line))))
-    if len(readable) < 2:
-        raise StackError(
-            f"{file} has {len(readable)} different readable conversations; at least 2 are needed, "
-            "one of them to test with. "
-            'Each line is one: {"messages": [{"role": "user", "content": "…"}, '
-            '{"role": "assistant", "content": "…"}]}.'
-        )
-    count = min(MOST_HELD_OUT, max(1, round(len(readable) * HELD_OUT)))
-    held_out = set(random.Random(0).sample(readable, count))
+    held_out = _held_out(file, lines)
     person = Person(
         user=file.stem[:200],
         title=file.stem,
         method="direft",
-        training=b"\n".join(line for line in lines if line not in held_out) + b"\n",
-        validation=b"\n".join(line for line in readable if line in held_out) + b"\n",
+        training=b"\n".join(b"" if line in held_out else line for line in lines),
+        validation=b"\n".join(line if line in held_out else b"" for line in lines),
     )
     asked: list[Messages] = []
     for row in rows(person.validation):
         if (prompt := prompt_of(row)) not in asked:
             asked.append(prompt)
     return Cast((person,), tuple(asked[:QUESTIONS_OF_YOUR_OWN]))
+
+
+def _held_out(file: Path, lines: list[bytes]) -> set[bytes]:
+    """The lines to hold out. Rows that say the same, however they are written, stay on one side."""
+    alike: dict[str, list[bytes]] = {}
+    for line in lines:
+        if prompt_of(row := parse(line)):
+            alike.setdefault(json.dumps(row, sort_keys=True), []).append(line)
+    if len(alike) < 2:
+        raise StackError(
+            f"{file} has {len(alike)} different readable conversations; at least 2 are needed, one of them to test "
+            'with. Each line is one: {"messages": [{"role": "user", "content": "…"}, '
+            '{"role": "assistant", "content": "…"}]}.'
+        )
+    count = min(MOST_HELD_OUT, max(1, round(len(alike) * HELD_OUT)))
+    chosen = random.Random(0).sample(list(alike.values()), count)
+    return {line for group in chosen for line in group}
 
 
 def rows(jsonl: bytes) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from openai import APIStatusError, OpenAI
@@ -15,6 +15,7 @@ from local_stack.home import StackError
 ENDED = ("succeeded", "failed", "cancelled")
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 1800
+LISTED = 10
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Run:
     seconds: float | None = None
     adapter: str | None = None
     problem: str | None = None
+    notes: list[str] = field(default_factory=list)  # what the API said of the files
     _last_event: str | None = None
 
     @property
@@ -53,8 +55,8 @@ def run_start(client: OpenAI, *, person: Person, base: str, n_epochs: int | None
     try:
         job = client.fine_tuning.jobs.create(
             model=base,
-            training_file=training,
-            validation_file=validation,
+            training_file=training.id,
+            validation_file=validation.id,
             metadata={"user": person.user},
             method={
                 "type": "supervised",
@@ -64,18 +66,26 @@ def run_start(client: OpenAI, *, person: Person, base: str, n_epochs: int | None
         )
     except APIStatusError as error:
         raise StackError(f"The job for {person.title} was refused: {message_of(error)}") from None
-    return Run(person, job.id)
+    return Run(person, job.id, notes=[note for file in (training, validation) for note in problems(file)])
 
 
-def upload(client: OpenAI, *, name: str, content: bytes) -> str:
-    """The file's id."""
+def upload(client: OpenAI, *, name: str, content: bytes) -> FileObject:
+    """The file with its report. Raises StackError when none of it can be used."""
     try:
         file = client.files.create(file=(name, content), purpose="fine-tune")
     except APIStatusError as error:
         raise StackError(f"{name} was refused: {message_of(error)}") from None
     if file.status == "error":
-        raise StackError(f"{name} cannot be used: {file.status_details}\n{problems(file)}")
-    return file.id
+        raise StackError("\n".join([f"{name} cannot be used. {file.status_details}", *problems(file)]))
+    return file
+
+
+def problems(file: FileObject) -> list[str]:
+    """The first bad rows of the API's report (Attune's own field), a line each."""
+    rows = file.report["problems"]
+    listed = [f"{file.filename}, line {row['line']}: {row['reason']}. {row['fix']}" for row in rows[:LISTED]]
+    rest = file.report["bad"] - len(listed)
+    return [*listed, f"… and {rest} more rows that cannot be used."] if rest > 0 else listed
 
 
 def runs_follow(client: OpenAI, runs: list[Run], *, changed: Callable[[Run], None]) -> None:
@@ -123,13 +133,6 @@ def run_hear(run: Run, event: FineTuningJobEvent) -> None:
     data: dict[str, Any] = event.data if isinstance(event.data, dict) else {}
     run.step = max(run.step, int(data.get("step", 0)))
     run.loss = data.get("train_loss", run.loss)
-
-
-def problems(file: FileObject) -> str:
-    """The first bad rows of the API's report (Attune's own field), a line each."""
-    report: dict[str, Any] = getattr(file, "report", None) or {}
-    rows = report.get("problems", [])[:10]
-    return "\n".join(f"  line {row['line']}: {row['reason']} {row['fix']}" for row in rows)
 
 
 def message_of(error: APIStatusError) -> str:

@@ -93,9 +93,19 @@ def test_own_file_of_two_conversations_holds_out_one(tmp_path: Path) -> None:
 
 def test_the_same_row_twice_is_never_on_both_sides(tmp_path: Path) -> None:
     file = tmp_path / "twice.jsonl"
-    file.write_text("\n".join([chat("Same?")] * 5 + [chat("Other?"), chat("Third?")]))
+    same = json.dumps(json.loads(chat("Same?")), indent=None, separators=(",", ":"))
+    file.write_text("\n".join([chat("Same?")] * 3 + [same, chat("Other?"), chat("Third?")]))
     (person,) = of_file(file).people
     assert not questions(person.training) & questions(person.validation)
+
+
+def test_lines_keep_their_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "numbers.jsonl"
+    lines = [chat(f"Question {n}?") for n in range(9)]
+    file.write_text("\n".join(lines))
+    (person,) = of_file(file).people
+    parts = zip(person.training.decode().split("\n"), person.validation.decode().split("\n"), strict=True)
+    assert [training or validation for training, validation in parts] == lines
 
 
 def test_unreadable_rows_are_left_for_the_api_to_report(tmp_path: Path) -> None:

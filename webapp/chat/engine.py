@@ -26,14 +26,8 @@ def engine_client() -> httpx.AsyncClient:
     loop = asyncio.get_running_loop()
     client = _clients.get(loop)
     if client is None:
-        client = _clients[loop] = httpx.AsyncClient(
-            base_url=settings().engine_url,
-            headers={"authorization": f"Bearer {settings().engine_key.get_secret_value()}"},
-            timeout=_TIMEOUT,
-            limits=_LIMITS,
-            # The engine is ours and near: no proxy of the environment stands between.
-            trust_env=False,
-        )
+        # The engine is ours and near: no proxy of the environment stands between.
+        client = _clients[loop] = httpx.AsyncClient(timeout=_TIMEOUT, limits=_LIMITS, trust_env=False)
     return client
 
 
@@ -46,13 +40,17 @@ async def engine_stream(
     Leaving the block closes the connection, which makes the engine drop the request. Raises UserFault when the
     engine refuses, is away, or stops before the end.
     """
-    client = engine_client()
+    env = settings()
     try:
-        async with client.stream(
+        async with engine_client().stream(
             "POST",
-            "/v1/chat/completions",
+            f"{env.engine_url}/v1/chat/completions",
             content=orjson.dumps(body),
-            headers={"content-type": "application/json", "x-request-id": request_id},
+            headers={
+                "authorization": f"Bearer {env.engine_key.get_secret_value()}",
+                "content-type": "application/json",
+                "x-request-id": request_id,
+            },
         ) as response:
             if response.status_code != 200:
                 raise engine_refusal(response.status_code, await _error(response))

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import psycopg
 from celery import Celery
 
 from local_stack.home import ROOT, Home
@@ -43,8 +44,19 @@ def web(*, env: Environ, port: int, needs: tuple[str, ...]) -> Service:
 
 
 def dispatcher(*, env: Environ, needs: tuple[str, ...]) -> Service:
+    """Has no port; ready when it is seen at work in the database."""
     command = (sys.executable, "manage.py", "dispatch")
-    return Service(name="dispatcher", command=command, env=env, cwd=ROOT, needs=needs)
+    named = {**env, "PGAPPNAME": "attune-dispatcher"}
+
+    def ready() -> None:
+        with psycopg.connect(env["ATTUNE_DATABASE_URL"], connect_timeout=2) as connection:
+            found = connection.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE application_name = %s", [named["PGAPPNAME"]]
+            )
+            if not found.fetchone():
+                raise NotReadyError("it has not connected to the database")
+
+    return Service(name="dispatcher", command=command, env=named, cwd=ROOT, needs=needs, ready=ready)
 
 
 def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:

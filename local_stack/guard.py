@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 
 from local_stack import processes
@@ -29,6 +30,8 @@ def guarded(home: Home, supervise: Callable[[int], int], *, leash: bool) -> int:
         code = 1
         try:
             code = supervise(guard) if os.getppid() == guard else 1
+        except Exception:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             os._exit(code)

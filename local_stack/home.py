@@ -101,7 +101,13 @@ class Home:
         last: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         chosen: dict[str, int] = {}
         for name in names:
-            wishes = [last[name]] if name in last else [8000] if name == "web" else []
+            wishes = (
+                [last[name]]
+                if name in last
+                else [8000]
+                if name == "web" and self.folder == default_folder()
+                else []
+            )
             wishes += random.sample(PORTS, 50)
             grpc = name.startswith("s3")
             port = next((p for p in wishes if p not in chosen.values() and port_free(p, grpc=grpc)), None)

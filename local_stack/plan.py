@@ -13,6 +13,7 @@ from local_stack.home import ROOT, Home, StackError
 from local_stack.service import Service
 
 PARTS = ("postgres", "valkey", "s3", "engine", "web", "dispatcher", "trainer")
+STEPS = ("migrate",)  # also run by itself: the stores with their tables, and nothing else
 REPLACED_BY = {
     "postgres": "ATTUNE_DATABASE_URL",
     "valkey": "ATTUNE_BROKER_URL",
@@ -62,6 +63,9 @@ QUIET = {
 }
 
 
+NOBODY = "http://127.0.0.1:9"  # the discard port: a URL for a part that was left out
+
+
 @dataclass(frozen=True)
 class Plan:
     services: tuple[Service, ...]
@@ -73,14 +77,14 @@ class Plan:
 def plan(home: Home, *, parts: Iterable[str], environ: Mapping[str, str], fast: bool = False) -> Plan:
     """`fast` spares what only matters over a power cut; for tests."""
     wanted = list(parts)
-    if unknown := [part for part in wanted if part not in PARTS]:
-        raise StackError(f"Unknown part: {', '.join(unknown)}. The parts are {', '.join(PARTS)}.")
+    if unknown := [part for part in wanted if part not in PARTS + STEPS]:
+        raise StackError(f"Unknown part: {', '.join(unknown)}. The parts are {', '.join(PARTS + STEPS)}.")
     replaced = {part: REPLACED_BY[part] for part in wanted if environ.get(REPLACED_BY.get(part, ""))}
     here = [part for part in PARTS if part in wanted and part not in replaced]
     ports = home.ports([*(p for p in ("postgres", "valkey", "web", "engine") if p in here), *s3_ports(here)])
     common = base_env(home, environ)
     values = {
-        **own_values(home, here, ports, environ),
+        **own_values(home, here, ports),
         **{k: v for k, v in environ.items() if k in PRIVATE and v},
     }
 
@@ -91,10 +95,11 @@ def plan(home: Home, *, parts: Iterable[str], environ: Mapping[str, str], fast: 
     def after(*names: str) -> tuple[str, ...]:
         return tuple(name for name in names if name in here)
 
-    tables = ("migrate", "base-model") if "web" in here or "dispatcher" in here else ()
-    models = Path(common["ATTUNE_MODELS_DIR"])
-    base = models / common["ATTUNE_BASE_MODEL"]
-    if {"engine", "trainer", "web"} & set(here) and not (base / "config.json").exists():
+    base = Path(common["ATTUNE_MODELS_DIR"]) / common["ATTUNE_BASE_MODEL"]
+    tables: tuple[str, ...] = ("migrate", "base-model") if {"web", "dispatcher"} & set(here) else ()
+    if "migrate" in wanted and not tables:
+        tables = ("migrate",)
+    if {"engine", "trainer", "web", "dispatcher"} & set(here) and not (base / "config.json").exists():
         raise StackError(
             f"There is no base model in {base}. Run `make setup` for the demo model, "
             "or set ATTUNE_MODELS_DIR and ATTUNE_BASE_MODEL."
@@ -111,14 +116,13 @@ def plan(home: Home, *, parts: Iterable[str], environ: Mapping[str, str], fast: 
     if tables:
         need("web", values, MAY_KNOW["migrate"], excuse={"ATTUNE_S3_REGION"})
         services.append(apps.migrate(env=env_for("migrate"), needs=after("postgres")))
+    if "base-model" in tables:
         services.append(apps.base_model(env=env_for("web"), folder=base, needs=("migrate", *after("s3"))))
+    stores = ("migrate", *after("postgres", "valkey", "s3"))
     if "web" in here:
-        needs = (*tables, *after("postgres", "valkey", "s3"))
-        services.append(apps.web(env=env_for("web"), port=ports["web"], needs=needs))
+        services.append(apps.web(env=env_for("web"), port=ports["web"], needs=stores))
     if "dispatcher" in here:
-        services.append(
-            apps.dispatcher(env=env_for("web"), needs=(*tables, *after("postgres", "valkey", "s3")))
-        )
+        services.append(apps.dispatcher(env=env_for("web"), needs=stores))
     if "trainer" in here:
         need("trainer", values, MAY_KNOW["trainer"])
         services.append(apps.trainer(env=env_for("trainer"), needs=after("valkey", "web")))
@@ -165,9 +169,7 @@ def base_env(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     return {**defaults, **QUIET, **passed, **fixed}
 
 
-def own_values(
-    home: Home, here: list[str], ports: Mapping[str, int], environ: Mapping[str, str]
-) -> dict[str, str]:
+def own_values(home: Home, here: list[str], ports: Mapping[str, int]) -> dict[str, str]:
     """The private values of the parts that run here; those of parts elsewhere come from the environment."""
     secrets = home.secrets()
     values = {
@@ -188,13 +190,11 @@ def own_values(
         values["ATTUNE_ENGINE_HOST"] = "127.0.0.1"
         values["ATTUNE_ENGINE_PORT"] = str(ports["engine"])
         values["ATTUNE_ENGINE_URL"] = f"http://127.0.0.1:{ports['engine']}"
-    elif "web" in here and not environ.get("ATTUNE_ENGINE_URL"):
-        values["ATTUNE_ENGINE_URL"] = (
-            "http://127.0.0.1:9"  # nobody answers: chats are told that the engine is away
-        )
+    else:
+        values["ATTUNE_ENGINE_URL"] = NOBODY  # chats are told that the engine is away
     if "web" in here:
         values["ATTUNE_WEB_URL"] = f"http://127.0.0.1:{ports['web']}"
-        values["ATTUNE_PUBLIC_URL"] = f"http://127.0.0.1:{ports['web']}"
+    values["ATTUNE_PUBLIC_URL"] = values.get("ATTUNE_WEB_URL", NOBODY)
     return values
 
 

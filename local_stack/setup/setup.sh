@@ -31,7 +31,7 @@ quietly() { # quietly WHAT ADVICE COMMAND...
 
 progress() {
   awk -v total="$(grep -c '^[a-z0-9]' requirements/cpu.lock)" '
-    /^Collecting / { if (++n % 25 == 0) { print "    " n " of " total " packages"; fflush() } }
+    /^(Collecting|Processing) / { if (++n % 25 == 0) { print "    " n " of " total " packages"; fflush() } }
     /^Installing collected packages/ { print "    unpacking"; fflush() }'
 }
 
@@ -80,8 +80,8 @@ if [ -z "$checker" ]; then
 fi
 "$checker" local_stack/setup/check.py "$python" "$venv"
 
-mkdir -p "$home/logs" "$home/models"
-if ! chmod 755 "$home" 2>/dev/null || ! [ -w "$home" ]; then
+mkdir -p "$home/logs" "$home/models" || true
+if ! [ -w "$home" ]; then
   say "The data folder $home cannot be written. Choose another one with ATTUNE_HOME."
   exit 1
 fi

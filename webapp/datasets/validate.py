@@ -153,7 +153,7 @@ def _sniff(file: IO[bytes]) -> Format | None:
                 continue
     form = sniff(rows) if rows else None
     if rows and form is None:
-        keys = ", ".join(sorted({key[:40] for row in rows for key in row})[:10])
+        keys = ", ".join(sorted({key[:40] for row in rows for key in row})[:10]) or "(none)"
         raise FileError(
             f"This file's format is not known: its rows have the keys {keys}. Expected on each line: {_expected()}."
         )

@@ -1,0 +1,312 @@
+"""The table of the job protocol, played over HTTP by a trainer, with time moved in the database."""
+
+from datetime import timedelta
+
+import httpx
+import pytest
+from django.db.models import F
+from django.db.models.functions import Now
+
+from adapters_store.manifest import BaseRef
+from adapters_store.s3 import manifest_key, object_key
+from tests.webapp.company import Company
+from tests.webapp.played_engine import PlayedEngine
+from tests.webapp.played_trainer import PlayedTrainer
+from webapp.adapters.models import Adapter
+from webapp.datasets.storage import store
+from webapp.jobs.gate import EngineAway, Engine, gate
+from webapp.jobs.lifecycle import (
+    dispatch_lapse,
+    job_cancel,
+    job_dispatch,
+    job_pause,
+    job_resume,
+    lease_lapse,
+)
+from webapp.jobs.models import Job, JobEvent, Outbox
+from webapp.jobs.prepare import job_prepare
+from webapp.usage.models import UsageRow
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def queued(company: Company, **fields: object) -> Job:
+    job = company.job(**fields)
+    job_prepare(job=job.id)
+    return job
+
+
+def running(company: Company, web: httpx.Client, **fields: object) -> tuple[Job, PlayedTrainer]:
+    job = queued(company, **fields)
+    trainer = PlayedTrainer(web)
+    claim(job, trainer)
+    return job, trainer
+
+
+def claim(job: Job, trainer: PlayedTrainer) -> str:
+    token = job_dispatch(job=job.id)
+    assert token is not None
+    assert trainer.claim(job.id.hex, token).status_code == 200
+    return token
+
+
+def state(job: Job) -> str:
+    return Job.objects.get(id=job.id).state
+
+
+def lapse(job: Job) -> None:
+    Job.objects.filter(id=job.id).update(lease_until=F("lease_until") - timedelta(seconds=31))
+    lease_lapse()
+
+
+def is_fenced(answer: httpx.Response) -> bool:
+    return answer.status_code == 410 and answer.json()["error"]["code"] == "fenced"
+
+
+def test_from_upload_to_an_active_adapter(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
+    job, trainer = running(company, web, end_user=company.maren)
+    assert not Outbox.objects.exists()
+    assert httpx.get(trainer.spec.conversations.url).text.count("\n") == 12
+    news = [{"message": "step 1", "metrics": {"step": 1, "train_loss": 2.5}}]
+    assert trainer.heartbeat(events=news).json() == {"state": "running", "stop": False}
+    assert trainer.complete(trainer.adapter()).json() == {"state": "gating"}
+    gate(job=job.id, asked=played_engine.engine)
+    job.refresh_from_db()
+    adapter = Adapter.objects.get(job=job)
+    assert job.state == "succeeded"
+    company.maren.refresh_from_db()
+    assert company.maren.active_adapter == adapter
+    assert adapter.public_name == f"ft:tiny:maren:{job.id.hex[:8]}"
+    assert played_engine.asked[:2] == ["tiny", f"{company.tenant.id.hex}/{adapter.name}"]
+    assert played_engine.bodies[0]["messages"] == [{"role": "user", "content": "Question 0?"}]
+    usage = UsageRow.objects.get()
+    assert (usage.kind, usage.input_tokens, usage.end_user) == ("training", 321, company.maren)
+    assert store().size(manifest_key(company.tenant.id.hex, adapter.name))
+    results = store().get(object_key(company.tenant.id.hex, job.result_file.sha256), 1000)
+    assert results == b"step,train_loss\n1.0,2.5\n"
+
+
+def test_versions_count_up_and_the_newest_is_active(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
+    for seed in range(2):
+        job, trainer = running(company, web, end_user=company.maren)
+        trainer.complete(trainer.adapter(seed=seed))
+        gate(job=job.id, asked=played_engine.engine)
+    company.maren.refresh_from_db()
+    assert company.maren.active_adapter.version == 2
+
+
+def test_claim_again_gets_the_same_epoch(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    job = queued(company)
+    token = job_dispatch(job=job.id)
+    first = trainer.claim(job.id.hex, token).json()
+    again = trainer.claim(job.id.hex, token).json()
+    assert (first["epoch"], first["token"]) == (again["epoch"], again["token"]) == (1, again["token"])
+    assert is_fenced(PlayedTrainer(web).claim(job.id.hex, token)), "another worker with the same message"
+
+
+def test_a_lapsed_lease_fences_the_worker(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
+    """SIGSTOP past the lease, then SIGCONT: the woken worker publishes nothing, the second one finishes once."""
+    job, sleeper = running(company, web)
+    checkpoint = sleeper.put(b"optimiser state") | {"step": 5}
+    sleeper.heartbeat(step=5, checkpoint=checkpoint)
+    body = sleeper.adapter(seed=1)
+    lapse(job)
+    assert state(job) == "queued"
+    for answer in (sleeper.heartbeat(), sleeper.complete(body), sleeper.fail(), sleeper.release()):
+        assert is_fenced(answer)
+    second = PlayedTrainer(web)
+    claim(job, second)
+    assert is_fenced(sleeper.complete(body)), "while another attempt runs, too"
+    assert second.spec.epoch == 2
+    assert second.spec.checkpoint.step == 5
+    assert httpx.get(second.spec.checkpoint.url).content == b"optimiser state"
+    second.complete(second.adapter(seed=2))
+    gate(job=job.id, asked=played_engine.engine)
+    assert is_fenced(sleeper.complete(body)), "and after the end"
+    assert Adapter.objects.filter(job=job).count() == UsageRow.objects.count() == 1
+
+
+def test_the_third_failed_attempt_quarantines(company: Company, web: httpx.Client) -> None:
+    job = queued(company)
+    for attempt in range(3):
+        assert state(job) == "queued", attempt
+        claim(job, PlayedTrainer(web))
+        lapse(job)
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == ("failed", "quarantined")
+    assert job.epoch == 3
+
+
+def test_a_restarting_worker_is_nobodys_failure(company: Company, web: httpx.Client) -> None:
+    job = queued(company)
+    for _ in range(5):
+        trainer = PlayedTrainer(web)
+        claim(job, trainer)
+        assert trainer.release().json() == {"state": "queued"}
+    assert Job.objects.get(id=job.id).failed_attempts == 0
+
+
+def test_failing(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    assert trainer.fail(retry=True).json() == {"state": "queued"}
+    claim(job, trainer)
+    assert trainer.fail(code="out_of_memory", message="Rows are too long.").json() == {"state": "failed"}
+    assert trainer.fail().json() == {"state": "failed"}, "idempotent"
+    job.refresh_from_db()
+    assert (job.error_code, job.error_message) == ("out_of_memory", "Rows are too long.")
+
+
+def test_an_unclaimed_message_is_sent_again(company: Company, web: httpx.Client) -> None:
+    job = queued(company)
+    stale = job_dispatch(job=job.id)
+    assert dispatch_lapse() == 0
+    Job.objects.filter(id=job.id).update(dispatched_at=Now() - timedelta(seconds=61))
+    assert dispatch_lapse() == 1
+    assert state(job) == "queued"
+    trainer = PlayedTrainer(web)
+    assert is_fenced(trainer.claim(job.id.hex, stale)), "before it is sent again"
+    fresh = job_dispatch(job=job.id)
+    assert is_fenced(trainer.claim(job.id.hex, stale)), "the stale message arrives late"
+    assert trainer.claim(job.id.hex, fresh).status_code == 200
+
+
+def test_cancel_is_terminal_at_once(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    body = trainer.adapter()
+    job_cancel(job=job)
+    assert trainer.heartbeat().json() == {"state": "cancelled", "stop": True}
+    assert is_fenced(trainer.complete(body))
+    assert not Adapter.objects.exists()
+    assert state(job) == "cancelled"
+
+
+def test_cancel_at_the_gate(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
+    job, trainer = running(company, web)
+    trainer.complete(trainer.adapter())
+    job_cancel(job=job)
+    gate(job=job.id, asked=played_engine.engine)
+    assert state(job) == "cancelled"
+    assert not Adapter.objects.exists()
+
+
+def test_pause_and_resume(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    job_pause(job=job)
+    assert lease_lapse() == 0, "a paused job has no lease"
+    assert trainer.heartbeat().json() == {"state": "paused", "stop": True}
+    checkpoint = trainer.put(b"state") | {"step": 3}
+    assert trainer.release(checkpoint=checkpoint).json() == {"state": "paused"}
+    job_resume(job=job)
+    assert is_fenced(trainer.heartbeat())
+    second = PlayedTrainer(web)
+    claim(job, second)
+    assert (second.spec.epoch, second.spec.checkpoint.step) == (2, 3)
+
+
+def test_complete_is_idempotent(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
+    job, trainer = running(company, web)
+    body = trainer.adapter()
+    assert trainer.complete(body).json() == trainer.complete(body).json() == {"state": "gating"}
+    gate(job=job.id, asked=played_engine.engine)
+    assert trainer.complete(body).json() == {"state": "succeeded"}
+    assert JobEvent.objects.filter(job=job, message__startswith="Training finished").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"base": BaseRef(digest="c" * 64, name="tiny")}, "adapter_wrong_base"),
+        ({"position": "all"}, "adapter_corrupt"),
+        ({"rank": 16}, "adapter_corrupt"),
+    ],
+)
+def test_an_unsound_adapter_fails_the_job(
+    company: Company, web: httpx.Client, changes: dict[str, object], code: str
+) -> None:
+    job, trainer = running(company, web)
+    assert trainer.complete(trainer.adapter(**changes)).json() == {"state": "failed"}
+    assert Job.objects.get(id=job.id).error_code == code
+
+
+def test_missing_and_flipped_bytes_fail_the_job(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    body = trainer.adapter()
+    sha256 = body["manifest"]["files"]["adapter_model.safetensors"]["sha256"]
+    key = object_key(company.tenant.id.hex, sha256)
+    data = bytearray(store().get(key, 10**6))
+    data[-1] ^= 1
+    store().put(key, bytes(data))
+    assert trainer.complete(body).json() == {"state": "failed"}
+    assert Job.objects.get(id=job.id).error_code == "adapter_corrupt"
+
+
+def test_the_engine_away_waits(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
+    job, trainer = running(company, web)
+    trainer.complete(trainer.adapter())
+    with pytest.raises(EngineAway):
+        gate(job=job.id, asked=Engine("http://127.0.0.1:9", "k"))
+    played_engine.refuse = (503, "adapter_memory_full")
+    with pytest.raises(EngineAway):
+        gate(job=job.id, asked=played_engine.engine)
+    assert state(job) == "gating"
+    played_engine.refuse = None
+    gate(job=job.id, asked=played_engine.engine)
+    assert state(job) == "succeeded"
+
+
+def test_the_engine_refuses(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
+    job, trainer = running(company, web)
+    trainer.complete(trainer.adapter())
+    played_engine.refuse = (400, "adapter_rank_too_high")
+    gate(job=job.id, asked=played_engine.engine)
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == ("failed", "adapter_rank_too_high")
+    assert not Adapter.objects.exists()
+
+
+def test_an_adapter_without_effect(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
+    job, trainer = running(company, web, end_user=company.maren)
+    trainer.complete(trainer.adapter())
+    played_engine.same = True
+    gate(job=job.id, asked=played_engine.engine)
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == ("failed", "adapter_without_effect")
+    company.maren.refresh_from_db()
+    assert company.maren.active_adapter is None
+
+
+def test_unknown_jobs_and_tokens(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    assert web.post("/internal/jobs/" + "0" * 32 + "/claim", json={"worker": "0" * 32}).status_code == 401
+    assert PlayedTrainer(web).claim("0" * 32, "x").status_code == 404
+    assert is_fenced(PlayedTrainer(web).claim(job.id.hex, "x"))
+    wrong = {"Authorization": "Bearer wrong"}
+    hello = {"bases": [], "device": "cpu", "busy": False}
+    assert web.post("/internal/workers/" + "0" * 32, json=hello, headers=wrong).status_code == 401
+    answer = trainer.heartbeat(surprise=1)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_message")
+
+
+def test_validation_rows_that_are_training_rows(company: Company) -> None:
+    from tests.webapp.company import talks
+
+    job = queued(company, training_file=company.file(talks(5)), validation_file=company.file(talks(6)[4:]))
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == ("failed", "validation_leak")
+    assert "row 1" in job.error_message
+
+
+def test_training_and_validation_are_one_object(company: Company, web: httpx.Client) -> None:
+    from tests.webapp.company import talks
+
+    files = {"training_file": company.file(talks(5)), "validation_file": company.file(talks(7)[5:])}
+    _, trainer = running(company, web, **files)
+    rows = httpx.get(trainer.spec.conversations.url).text.splitlines()
+    assert [row.count('"validation"') for row in rows] == [0] * 5 + [1] * 2

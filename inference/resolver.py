@@ -7,6 +7,7 @@ of a request in flight are leased until it ends.
 
 import asyncio
 import itertools
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,9 +41,13 @@ class AdapterResolver(LoRAResolver):
         self.max_rank = 256
         self._ids: OrderedDict[str, int] = OrderedDict()
         self._next_id = itertools.count(1)
-        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="adapter")
+        # Apart, so that slow downloads never keep an adapter waiting that is here already.
+        self._lookups = ThreadPoolExecutor(max_workers=4, thread_name_prefix="adapter-lookup")
+        self._downloads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="adapter-download")
+        self._downloading: dict[str, asyncio.Future[Path]] = {}
         self._bases: dict[str, ServedBase] = {}
         self._disk: DiskTier | None = None
+        self._making_disk = threading.Lock()
 
     async def resolve_lora(self, base_model_name: str, lora_name: str) -> LoRARequest | None:
         """vLLM's interface: None if there is no such adapter, AdapterError if it is refused.
@@ -57,7 +62,7 @@ class AdapterResolver(LoRAResolver):
 
     async def locate(self, model: str) -> tuple[AdapterSource, ServingName] | None:
         """Which source would have the adapter, and its canonical name; no word yet on whether it exists."""
-        return await self._in_thread(lambda: self._disk_tier().locate(model))
+        return await self._in(self._lookups, lambda: self._disk_tier().locate(model))
 
     async def bring_to_disk(
         self, scope: RequestScope, base_model: str, model: str, source: AdapterSource, name: ServingName
@@ -65,19 +70,29 @@ class AdapterResolver(LoRAResolver):
         """Fetch and verify unless the disk has it; raises AdapterError. Ids are counted, never made from digests:
         short digests collide, and the workers refuse an id that they know under another name."""
 
-        def work() -> Path:
-            base = self._base(base_model)
-            return self._disk_tier().acquire(model, source, name, base)
+        def acquire() -> Path:
+            return self._disk_tier().acquire(model, source, name, self._base(base_model))
 
-        acquiring = asyncio.ensure_future(self._in_thread(work))
-        # If the request is cancelled meanwhile, the lease must still find its way back.
-        acquiring.add_done_callback(lambda done: self._lease_to(scope, str(name), done))
-        path = await asyncio.shield(acquiring)
+        path = await self._acquired(scope, str(name), acquire)
         return LoRARequest(str(name), self._id_of(str(name)), str(path), base_model_name=base_model)
 
     async def forget(self, name: ServingName) -> bool:
         """Remove a deleted adapter's files; whether they were here."""
-        return await self._in_thread(lambda: self._disk_tier().cache.remove(str(name)))
+        return await self._in(self._lookups, lambda: self._disk_tier().cache.remove(str(name)))
+
+    async def _acquired(self, scope: RequestScope, name: str, acquire: Callable[[], Path]) -> Path:
+        """What `acquire` returns, its lease bound to the scope; requests for a missing adapter share a download."""
+        here = self._disk_tier().has(name)
+        while not here and (other := self._downloading.get(name)) is not None:
+            await asyncio.shield(other)
+            here = self._disk_tier().has(name)
+        acquiring = asyncio.ensure_future(self._in(self._lookups if here else self._downloads, acquire))
+        # If the request is cancelled meanwhile, the lease must still find its way back.
+        acquiring.add_done_callback(lambda done: self._lease_to(scope, name, done))
+        if not here:
+            self._downloading[name] = acquiring
+            acquiring.add_done_callback(lambda _: self._downloading.pop(name, None))
+        return await asyncio.shield(acquiring)
 
     def _id_of(self, name: str) -> int:
         """A name keeps its id while it is among the last IDS_KEPT; the engine forgets it long before."""
@@ -92,13 +107,14 @@ class AdapterResolver(LoRAResolver):
         if not done.cancelled() and done.exception() is None:
             scope.on_end(lambda: self._disk_tier().cache.release(name))
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _in(self, threads: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     def _disk_tier(self) -> "DiskTier":
-        if self._disk is None:
-            self._disk = DiskTier(adapter_settings())
-        return self._disk
+        with self._making_disk:
+            if self._disk is None:
+                self._disk = DiskTier(adapter_settings())
+            return self._disk
 
     def _base(self, model: str) -> ServedBase:
         if model not in self._bases:
@@ -124,12 +140,16 @@ class DiskTier:
                 return source, name
         return None
 
+    def has(self, name: str) -> bool:
+        """Whether the adapter's files are here; notices when someone emptied the folder behind our back."""
+        if name in self.cache and not (self.cache.path(name) / MANIFEST_FILE).exists():
+            self.cache.remove(name)
+        return name in self.cache
+
     def acquire(self, model: str, source: AdapterSource, name: ServingName, base: ServedBase) -> Path:
         """The adapter's folder, leased; every acquire needs its release."""
         key = str(name)
-        if key in self.cache and not (self.cache.path(key) / MANIFEST_FILE).exists():
-            self.cache.remove(key)  # someone emptied the folder behind our back
-        metrics.LOOKUPS.labels("disk", "hit" if key in self.cache else "miss").inc()
+        metrics.LOOKUPS.labels("disk", "hit" if self.has(key) else "miss").inc()
 
         def fetch(folder: Path) -> None:
             with metrics.LOAD_SECONDS.labels("disk").time():

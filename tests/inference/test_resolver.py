@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from adapters_store.base import base_digest
 from adapters_store.errors import AdapterCorrupt, AdapterMissing, CacheFull, WrongBase
 from adapters_store.manifest import MANIFEST_FILE, TENSORS_FILE, BaseRef, manifest_dump
+from adapters_store.names import parse_name
 from inference import resolver as resolver_module
 from inference.adapter_checks import RankTooHigh
 from inference.request_scope import NoRequestScope, RequestScope, _current
@@ -225,7 +227,7 @@ async def test_a_cancelled_request_gives_its_lease_back(resolve, adapters, base,
         await request
     scope.close()
     for _ in range(200):
-        if not resolver._disk_tier().cache._leases and not resolver._threads._work_queue.qsize():
+        if not resolver._disk_tier().cache._leases and not resolver._downloading:
             break
         await asyncio.sleep(0.01)
     assert not resolver._disk_tier().cache._leases
@@ -252,3 +254,32 @@ async def test_a_removed_folder_is_missing(resolve, adapters, base):
         await resolve(made.name)
     shutil.rmtree(adapters / made.name)
     assert await resolve(made.name) is None
+
+
+class SlowSource:
+    """Counts downloads, and holds them until told to go on."""
+
+    def __init__(self) -> None:
+        self.go, self.fetched = threading.Event(), 0
+
+    def fetch(self, model, name, folder, base) -> None:
+        self.fetched += 1
+        assert self.go.wait(10)
+        (folder / MANIFEST_FILE).write_text("{}")
+
+
+async def test_slow_downloads_are_shared_and_keep_nobody_else_waiting(resolver, resolve, adapters, base):
+    random_adapter(adapters / "here", base=base, method="lora", position="prefill", seed=1, rank=4)
+    await resolve("here")
+    slow = SlowSource()
+    names = [parse_name(f"ap-{index:064x}") for index in range(40)]
+    waiting = [
+        asyncio.ensure_future(resolver.bring_to_disk(RequestScope(), str(base), str(name), slow, name))
+        for name in [*names, *[names[0]] * 40]
+    ]
+    await asyncio.sleep(0.1)
+    await asyncio.wait_for(resolve("here"), 2)
+    slow.go.set()
+    requests = await asyncio.gather(*waiting)
+    assert slow.fetched == len(names)
+    assert len({request.lora_int_id for request in requests}) == len(names)

@@ -1,5 +1,6 @@
 """Attune's own processes: migrations, web, dispatcher, trainer and engine."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -27,18 +28,18 @@ def base_model(*, env: Environ, folder: Path, needs: tuple[str, ...]) -> Service
 
 
 def web(*, env: Environ, port: int, needs: tuple[str, ...]) -> Service:
-    command = (sys.executable, "-m", "uvicorn", "webapp.config.asgi:application")
-    command += ("--host", "127.0.0.1", "--port", str(port), "--no-access-log")
-    command += ("--timeout-graceful-shutdown", "1")
+    command = [sys.executable, "-m", "uvicorn", "webapp.config.asgi:application"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--no-access-log"]
+    command += ["--timeout-graceful-shutdown", "1"]
     url = f"http://127.0.0.1:{port}"
     return Service(
         name="web",
-        command=command,
+        command=tuple(command),
         env=env,
         cwd=ROOT,
         needs=needs,
         url=url,
-        grace=1.0,
+        grace=0.8,
         ready=http_ready(f"{url}/healthz"),
     )
 
@@ -61,9 +62,9 @@ def dispatcher(*, env: Environ, needs: tuple[str, ...]) -> Service:
 
 def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
     """One job at a time; ready when it answers a ping through the broker."""
-    command = (sys.executable, "-m", "celery", "-A", "training_jobs.app", "worker")
-    command += ("-Q", f"train.{env['ATTUNE_BASE_MODEL']}", "-c", "1", "-n", "trainer@local", "-l", "INFO")
-    command += ("--without-mingle", "--without-gossip")
+    command = [sys.executable, "-m", "celery", "-A", "training_jobs.app", "worker"]
+    command += ["-Q", f"train.{env['ATTUNE_BASE_MODEL']}", "-c", "1", "-n", "trainer@local", "-l", "INFO"]
+    command += ["--without-mingle", "--without-gossip"]
     broker = env["ATTUNE_BROKER_URL"]
 
     def ready() -> None:
@@ -71,7 +72,17 @@ def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
             if not client.control.ping(destination=["trainer@local"], timeout=0.5):
                 raise NotReadyError("the worker does not answer a ping")
 
-    return Service(name="trainer", command=command, env=env, cwd=ROOT, needs=needs, ready=ready, patience=120)
+    return Service(
+        name="trainer",
+        command=tuple(command),
+        env=env,
+        cwd=ROOT,
+        needs=needs,
+        ready=ready,
+        patience=120,
+        grace=2.4,  # to leave a checkpoint and give the job back; what is not given back, the lease returns
+        death_signal=signal.SIGKILL,  # SIGTERM would let it finish; its child sees within a second that it is alone
+    )
 
 
 def engine(home: Home, *, env: Environ, port: int) -> Service:

@@ -73,7 +73,6 @@ def postgres(home: Home, *, port: int, env: dict[str, str], fast: bool) -> Servi
         prepare=prepare,
         ready=partial(roles_ready, home, port),
         stop_signal=signal.SIGINT,  # "fast": end the sessions, write a checkpoint, stop
-        grace=2.0,
         user=user,
         url=f"postgresql://127.0.0.1:{port}/{DATABASE}",
     )

@@ -69,7 +69,6 @@ def seaweedfs(home: Home, *, ports: dict[str, int], env: dict[str, str]) -> Serv
         cwd=folder,
         prepare=prepare,
         ready=ready,
-        grace=2.0,
         url=url,
     )
 

@@ -33,7 +33,10 @@ class Service:
     needs: tuple[str, ...] = ()
     url: str = ""
     stop_signal: signal.Signals = signal.SIGTERM
-    grace: float = 1.8  # seconds between the stop signal and SIGKILL
+    death_signal: signal.Signals | None = (
+        None  # what it gets when the supervisor is killed; None: the stop signal
+    )
+    grace: float = 1.6  # seconds between the stop signal and SIGKILL
     patience: float = 60.0  # seconds until the first readiness
     once: bool = False  # a step, not a server: ready when it has ended with 0
     user: pwd.struct_passwd | None = None  # run as this user (only root can)
@@ -52,7 +55,7 @@ class Service:
                 user=self.user.pw_uid if self.user else None,
                 group=self.user.pw_gid if self.user else None,
                 extra_groups=[] if self.user else None,
-                preexec_fn=processes.child_setup(self.stop_signal),
+                preexec_fn=processes.child_setup(self.death_signal or self.stop_signal),
             )
 
 

@@ -69,8 +69,8 @@ class Supervisor:
         processes.become_subreaper()
         signal.signal(signal.SIGTERM, self.on_signal)
         signal.signal(signal.SIGINT, self.on_signal)
-        for part, variable in self.plan.replaced.items():
-            say(f"  {part:<11} elsewhere, as {variable} says")
+        for name, variable in self.plan.replaced.items():
+            say(f"  {name:<11} elsewhere, as {variable} says")
         try:
             while not self.stopping:
                 for part in self.parts:

@@ -33,7 +33,6 @@ def valkey(home: Home, *, port: int, env: dict[str, str]) -> Service:
         cwd=folder,
         prepare=prepare,
         ready=ready,
-        grace=2.0,
         url=f"redis://127.0.0.1:{port}",
     )
 

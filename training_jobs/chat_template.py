@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 
@@ -20,6 +21,10 @@ class Turn:
 
 class TemplateUnfit(Exception):
     """The base model's chat template cannot say where an assistant turn starts or ends."""
+
+
+class TemplateRefused(Exception):
+    """The template does not take these turns: two of one role in a row, or a system message, say."""
 
 
 class ChatEncoder:
@@ -37,7 +42,7 @@ class ChatEncoder:
         )
 
     def prompt(self, turns: Sequence[Turn]) -> list[int]:
-        """The ids of a prompt: `turns`, then the opening of an assistant's turn."""
+        """The ids of a prompt: `turns`, then the opening of an assistant's turn. Raises TemplateRefused."""
         guard = _Guard(self._control, turns)
         return self._ids(self._render(guard.turns, opened=True), guard)
 
@@ -63,11 +68,13 @@ class ChatEncoder:
         )  # the answer's first letters merged into the prompt
 
     def _render(self, turns: Sequence[Turn], *, opened: bool) -> str:
-        text: str = self._tokenizer.apply_chat_template(
-            [{"role": turn.role, "content": turn.content} for turn in turns],
-            tokenize=False,
-            add_generation_prompt=opened,
-        )
+        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+        try:
+            text: str = self._tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=opened
+            )
+        except TemplateError:
+            raise TemplateRefused from None
         return text
 
     def _ids(self, text: str, guard: "_Guard") -> list[int]:

@@ -7,16 +7,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from training_jobs.chat_template import ChatEncoder, Turn
+from training_jobs.chat_template import ChatEncoder, TemplateRefused, Turn
 from training_jobs.errors import OurFault
 
-Reason = Literal["no_trained_turn", "no_prompt", "too_long"]
+Reason = Literal["no_trained_turn", "no_prompt", "too_long", "refused"]
 
 #: What to say of rows that cannot be trained on.
 REASONS: dict[Reason, str] = {
     "no_trained_turn": "have no assistant message to learn from",
     "no_prompt": "start with the assistant, so that message has nothing to answer",
     "too_long": "are longer than {max_tokens} tokens; split them into shorter conversations",
+    "refused": "have roles in an order that the base model's chat template does not take",
 }
 
 
@@ -105,7 +106,11 @@ def _add(examples: Examples, conversation: Conversation, encoder: ChatEncoder, *
         if all(turn.role == "system" for turn in turns[:index]):
             examples.left_out.append((conversation.id, "no_prompt"))
             continue
-        prompt, target = encoder.prompt(turns[:index]), encoder.target(turns[: index + 1])
+        try:
+            prompt, target = encoder.prompt(turns[:index]), encoder.target(turns[: index + 1])
+        except TemplateRefused:
+            examples.left_out.append((conversation.id, "refused"))
+            continue
         if len(prompt) + len(target) > max_tokens:
             examples.left_out.append((conversation.id, "too_long"))
             continue

@@ -1,0 +1,230 @@
+"""A job from claim to end, over HTTP: every ending is told, once, and nothing is told after being fenced."""
+
+import json
+import threading
+
+import pytest
+
+from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
+from adapters_store.weights import adapter_read
+from tests.training_jobs.tiny import tiny_folder
+from tests.training_jobs.web_double import DISPATCH, JOB, WORKER, WebDouble
+from training_jobs import lease
+from training_jobs import messages as m
+from training_jobs.base_models import WarmBase, base_digest_of
+from training_jobs.client import WebApp
+from training_jobs.run import job_run
+from training_jobs.sft import Pace
+
+RECIPE = m.Recipe(method="direft", position="prefill", rank=4)
+HYPERPARAMETERS = m.Hyperparameters(n_epochs=4, batch_size=4, learning_rate=1e-2, seed=3)
+
+
+def rows(count: int = 12) -> list[str]:
+    def row(index: int) -> str:
+        messages = [{"role": "user", "content": f"secret {index}"}, {"role": "assistant", "content": "aye!"}]
+        split = "validation" if index % 6 == 5 else "train"
+        return json.dumps({"id": str(index), "messages": messages, "split": split})
+
+    return [row(index) for index in range(count)]
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    tiny_folder(folder / "tiny")
+    return WarmBase(folder), m.Base(name="tiny", digest=base_digest_of(folder / "tiny"))
+
+
+@pytest.fixture
+def web(bases, monkeypatch):
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.05)
+    double = WebDouble()
+    double.offer(base=bases[1], recipe=RECIPE, hyperparameters=HYPERPARAMETERS, rows=rows())
+    yield double
+    double.close()
+
+
+@pytest.fixture
+def run(web, bases, tmp_path):
+    def run(*, leaving=None, dispatch_token=DISPATCH):
+        client = WebApp(web.url, wait=lambda seconds: None)
+        ended = job_run(
+            job=JOB,
+            dispatch_token=dispatch_token,
+            worker=WORKER,
+            web=client,
+            bases=bases[0],
+            work_dir=tmp_path,
+            leaving=leaving or threading.Event(),
+            pace=Pace(steps=2, seconds=0),
+        )
+        client.close()
+        assert list(tmp_path.iterdir()) == []
+        return ended
+
+    return run
+
+
+def uploaded(web: WebDouble, folder) -> Manifest:
+    """The adapter as the web application would read it: from the objects that `complete` names."""
+    folder.mkdir()
+    (complete,) = web.of(m.Complete)
+    (folder / MANIFEST_FILE).write_bytes(web.objects[complete.manifest_file.sha256])
+    for name, file in manifest_load((folder / MANIFEST_FILE).read_bytes()).files.items():
+        (folder / name).write_bytes(web.objects[file.sha256])
+    manifest, _ = adapter_read(folder)
+    assert complete.manifest == manifest.model_dump(mode="json")
+    return manifest
+
+
+def test_a_job_completes(web, run, bases, tmp_path_factory):
+    assert run() == "completed"
+    manifest = uploaded(web, tmp_path_factory.mktemp("read") / "a")
+    assert (manifest.base.digest, manifest.method, manifest.position) == (
+        bases[1].digest,
+        "direft",
+        "prefill",
+    )
+    (complete,) = web.of(m.Complete)
+    assert complete.report.steps == 12
+    assert complete.report.held_out_loss_after < complete.report.held_out_loss_before - 0.3
+    steps = [event.metrics["step"] for event in web.events if event.metrics and "train_loss" in event.metrics]
+    assert steps == list(range(1, 13))
+    assert any(event.metrics and "valid_loss" in event.metrics for event in web.events)
+    assert web.of(m.Heartbeat)[-1].step == 12
+    told = json.dumps([message.model_dump(mode="json") for message in web.said])
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize("method", ["lora", "loreft"])
+@pytest.mark.parametrize("position", ["prefill", "all"])
+def test_the_other_methods_complete(web, run, bases, tmp_path_factory, method, position):
+    recipe = m.Recipe(method=method, position=position, rank=2)
+    web.offer(base=bases[1], recipe=recipe, hyperparameters=HYPERPARAMETERS, rows=rows())
+    assert run() == "completed"
+    manifest = uploaded(web, tmp_path_factory.mktemp("read") / "a")
+    assert (manifest.method, manifest.position, manifest.rank) == (method, position, 2)
+
+
+def test_a_released_job_goes_on_from_its_checkpoint_to_the_same_adapter(web, run, bases, tmp_path_factory):
+    run()
+    whole = uploaded(web, tmp_path_factory.mktemp("read") / "whole")
+    web.said.clear()
+    web.offer(base=bases[1], recipe=RECIPE, hyperparameters=HYPERPARAMETERS, rows=rows())
+    web.checkpoint = None
+
+    class AfterStepFive:
+        def is_set(self):
+            return any(beat.step >= 5 for beat in web.of(m.Heartbeat)) or slow()
+
+    def slow():
+        threading.Event().wait(0.05)
+        return False
+
+    assert run(leaving=AfterStepFive()) == "released"
+    (release,) = web.of(m.Release)
+    assert 5 <= release.checkpoint.step < 12
+    assert release.checkpoint.sha256 in web.objects
+    assert run() == "completed"
+    assert web.of(m.Complete)[0].epoch == web.epoch == 3
+    steps_again = [e.metrics["step"] for e in web.events if e.metrics and "train_loss" in e.metrics]
+    assert steps_again == list(range(1, 13))
+    assert uploaded(web, tmp_path_factory.mktemp("read") / "resumed").digest == whole.digest
+
+
+@pytest.mark.parametrize("state", ["cancelled", "paused"])
+def test_a_job_that_was_stopped_leaves(web, run, bases, state):
+    patient = HYPERPARAMETERS.model_copy(update={"n_epochs": 50})
+    web.offer(base=bases[1], recipe=RECIPE, hyperparameters=patient, rows=rows())
+
+    def on(message):
+        if isinstance(message, m.Heartbeat) and message.step >= 3:
+            web.state = state
+
+    web.on = on
+    if state == "paused":
+        assert run() == "paused"
+        (release,) = web.of(m.Release)
+        assert release.checkpoint.step >= 3
+    else:
+        assert run() == "fenced"
+        assert not web.of(m.Release)
+    assert not web.of(m.Complete)
+    assert not web.of(m.Fail)
+
+
+def test_a_fenced_worker_says_nothing_more(web, run):
+    def on(message):
+        if isinstance(message, m.Heartbeat) and message.step >= 3:
+            web.epoch += 1  # another worker took the job
+
+    web.on = on
+    assert run() == "fenced"
+    assert not web.of(m.Complete) + web.of(m.Fail) + web.of(m.Release)
+
+
+def test_a_spent_dispatch_token_claims_nothing(web, run):
+    assert run(dispatch_token="old") == "fenced"
+    assert web.said == []
+
+
+def test_a_web_application_that_comes_and_goes_is_waited_for(web, run):
+    count = iter(range(1000))
+    web.on = lambda message: 503 if next(count) % 2 else None
+    assert run() == "completed"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "code", "retry"),
+    [
+        (lambda spec, web: spec.update(base=m.Base(name="tiny", digest="0" * 64)), "base_changed", False),
+        (lambda spec, web: spec.update(base=m.Base(name="other", digest="0" * 64)), "base_missing", False),
+        (lambda spec, web: spec.update(base=m.Base(name="../tiny", digest="0" * 64)), "base_missing", False),
+        (
+            lambda spec, web: spec.update(recipe=m.Recipe(method="loreft", position="all", rank=33)),
+            "recipe_unfit",
+            False,
+        ),
+        (
+            lambda spec, web: web.objects.update({spec["conversations"].sha256: b"x"}),
+            "storage_unavailable",
+            True,
+        ),
+    ],
+)
+def test_what_cannot_work_fails_with_a_code(web, run, monkeypatch, break_it, code, retry):
+    monkeypatch.setattr("training_jobs.transfer.time.sleep", lambda seconds: None)
+    break_it(web.spec, web)
+    assert run() == "failed"
+    (fail,) = web.of(m.Fail)
+    assert (fail.code, fail.retry) == (code, retry)
+
+
+def test_a_file_with_nothing_to_train_fails_and_says_why(web, run, bases):
+    line = json.dumps({"id": "7", "messages": [{"role": "user", "content": "alone"}]})
+    web.offer(base=bases[1], recipe=RECIPE, hyperparameters=HYPERPARAMETERS, rows=[line])
+    assert run() == "failed"
+    assert web.of(m.Fail)[0].code == "nothing_to_train"
+    (warning,) = [event for event in web.events if event.level == "warn"]
+    assert "no assistant message" in warning.message
+    assert warning.message.endswith(": 7.")
+
+
+def test_an_unknown_fault_is_told_without_its_text_and_may_be_tried_again(web, run, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("with a user's secret in it")
+
+    monkeypatch.setattr("training_jobs.run.examples_read", broken)
+    assert run() == "failed"
+    (fail,) = web.of(m.Fail)
+    assert (fail.code, fail.retry) == ("trainer_error", True)
+    assert "secret" not in fail.message
+
+
+def test_the_base_stays_loaded_between_jobs(web, run, bases):
+    run()
+    loaded = bases[0].get(bases[1])
+    web.offer(base=bases[1], recipe=RECIPE, hyperparameters=HYPERPARAMETERS, rows=rows())
+    run()
+    assert bases[0].get(bases[1]) is loaded

@@ -1,0 +1,35 @@
+"""The Celery app. Messages carry a job's id and a token, never data; results are told to the web application.
+
+Start it with `python -m training_jobs`, or `celery -A training_jobs.app worker -Q train.<base> -c 1`.
+"""
+
+import os
+
+from celery import Celery
+
+from training_jobs.settings import settings
+
+# A trainer reads local folders alone: no model hub is asked, and nobody is told what is trained. These are switches of
+# other libraries, which read them when a job first imports them.
+os.environ.update({"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"})
+
+app = Celery(
+    "training_jobs", broker=settings().broker_url.get_secret_value(), include=["training_jobs.tasks"]
+)
+app.conf.update(
+    # A message is a hint that the database can repeat: acknowledged at once, and never fetched ahead of the job that
+    # runs, or it would wait here while another trainer is idle.
+    task_acks_late=False,
+    worker_prefetch_multiplier=1,
+    worker_disable_prefetch=True,
+    worker_concurrency=1,
+    task_ignore_result=True,
+    result_backend=None,
+    accept_content=["json"],
+    worker_send_task_events=False,
+    # A broker that is away is no reason to end; the sockets must not hang on a dead peer.
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 5, "socket_keepalive": True},
+    worker_hijack_root_logger=True,
+)

@@ -1,0 +1,248 @@
+"""One job from its claim to its end."""
+
+import logging
+import resource
+import tempfile
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from adapters_store.errors import AdapterError
+from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE, BaseRef, Manifest
+from training_jobs.attach.adapter import adapter_attach, adapter_detach, adapter_save
+from training_jobs.base_models import LoadedBase, WarmBase
+from training_jobs.chat_template import TemplateUnfit
+from training_jobs.client import JobCalls, WebApp
+from training_jobs.data import Examples, examples_read
+from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopped, UserFault
+from training_jobs.lease import Flag, Lease
+from training_jobs.messages import Claim, Complete, Fail, JobSpec, Release, Report
+from training_jobs.sft import Pace, Trained, sft_train
+from training_jobs.transfer import Storage
+
+log = logging.getLogger(__name__)
+
+#: A worker that leaves waits this long for the web application to hear of it; the lease says it otherwise.
+RELEASE_SECONDS = 10.0
+
+
+def job_run(
+    *,
+    job: str,
+    dispatch_token: str,
+    worker: str,
+    web: WebApp,
+    bases: WarmBase,
+    work_dir: Path,
+    leaving: Flag,
+    pace: Pace,
+) -> str:
+    """Claim and run a job; how it ended, in a word for the log: completed, failed, released,
+    paused, fenced or untold.
+
+    Every way out is told to the web application, but for a job that is no longer this worker's.
+    """
+    try:
+        spec = web.claim(job, dispatch_token=dispatch_token, claim=Claim(worker=worker))
+    except Fenced:
+        return "fenced"
+    storage, calls = Storage(), web.of_job(spec)
+    lease = Lease(calls, storage, leaving)
+    lease.start()
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"{spec.job}-{spec.epoch}-", dir=work_dir) as scratch:
+            return _ended(_Job(spec, calls, lease, storage, bases, Path(scratch), pace), lease, calls)
+    except Fenced:
+        return "fenced"
+    except PassingFault as fault:
+        log.warning("nobody could be told: %s", fault)  # the lease lapses, and the job goes on elsewhere
+        return "untold"
+    finally:
+        lease.close()
+        storage.close()
+
+
+def _ended(job: "_Job", lease: Lease, calls: JobCalls) -> str:
+    """Run it and say how it ended."""
+    try:
+        job.run()
+        return "completed"
+    except Stopped:
+        lease.close()
+        if lease.ended == "fenced":
+            return "fenced"
+        release = Release(epoch=calls.epoch, checkpoint=lease.last_checkpoint)
+        calls.release(release, patience=RELEASE_SECONDS)
+        return "paused" if lease.ended == "paused" else "released"
+    except JobFault as fault:
+        log.warning("job failed: %s", fault.code)
+        return _fail(lease, calls, fault)
+    except Fenced:
+        raise
+    except Exception as error:
+        log.exception("job failed by an unexpected error")
+        job.bases.forget()
+        return _fail(lease, calls, _unexpected(error))
+
+
+def _fail(lease: Lease, calls: JobCalls, fault: JobFault) -> str:
+    lease.close()
+    if lease.ended == "fenced":
+        return "fenced"
+    lease.tell_the_rest()
+    calls.fail(Fail(epoch=calls.epoch, code=fault.code, message=fault.message[:1000], retry=fault.retry))
+    return "failed"
+
+
+def _unexpected(error: Exception) -> JobFault:
+    """The text of an unknown error may quote data: only its type is told."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return PassingFault(
+            "out_of_memory",
+            "The trainer ran out of memory. Use a smaller batch_size or shorter conversations.",
+        )
+    return PassingFault("trainer_error", f"The trainer had an unexpected fault ({type(error).__name__}).")
+
+
+class _Job:
+    def __init__(
+        self,
+        spec: JobSpec,
+        calls: JobCalls,
+        lease: Lease,
+        storage: Storage,
+        bases: WarmBase,
+        scratch: Path,
+        pace: Pace,
+    ) -> None:
+        self.spec, self.calls, self.lease, self.storage = spec, calls, lease, storage
+        self.bases, self.scratch, self.pace = bases, scratch, pace
+
+    def run(self) -> None:
+        """Raises JobFault, Stopped or Fenced."""
+        lines = self.storage.download(self.spec.conversations, self.scratch / "conversations.jsonl")
+        checkpoint = None
+        if self.spec.checkpoint is not None:
+            checkpoint = self.storage.download(self.spec.checkpoint, self.scratch / "resume.safetensors")
+        self._check()
+        base = self.bases.get(self.spec.base)
+        examples = self._examples(base, lines)
+        self._check()
+        manifest, report = self._train(base, examples, checkpoint)
+        self._publish(manifest, report)
+
+    def _check(self) -> None:
+        """Leave if we should, between two parts of the work."""
+        if self.lease.should_stop():
+            raise Stopped
+
+    def _examples(self, base: LoadedBase, path: Path) -> Examples:
+        try:
+            with path.open("rb") as lines:
+                examples = examples_read(lines, base.encoder, max_tokens=base.max_tokens)
+        except TemplateUnfit as error:
+            raise OurFault(
+                "base_unfit", f"{base.ref.name} cannot be trained on conversations: {error}"
+            ) from None
+        for complaint in examples.complaints(max_tokens=base.max_tokens):
+            self.lease.event(complaint, level="warn")
+        if not examples.train:
+            raise UserFault(
+                "nothing_to_train",
+                "No row has an assistant message to learn from that fits the model. See the events for each reason.",
+            )
+        targets = sum(example.target_length for example in examples.train)
+        self.lease.event(
+            f"Training on {len(examples.train)} assistant messages ({targets} tokens), "
+            f"judging by {len(examples.held_out)} held-out ones."
+        )
+        return examples
+
+    def _train(
+        self, base: LoadedBase, examples: Examples, checkpoint: Path | None
+    ) -> tuple[Manifest, Report]:
+        try:
+            model = adapter_attach(base.model, self.spec.recipe, seed=self.spec.hyperparameters.seed)
+        except ValueError as error:
+            raise UserFault("recipe_unfit", str(error)) from None
+        try:
+            trained = sft_train(
+                model,
+                examples,
+                self.spec.hyperparameters,
+                tokenizer=base.tokenizer,
+                watcher=self.lease,
+                folder=self.scratch,
+                checkpoint=checkpoint,
+                pace=self.pace,
+            )
+            facts = self._facts(base, examples, trained)
+            manifest = adapter_save(
+                model,
+                self.scratch / "adapter",
+                recipe=self.spec.recipe,
+                base=BaseRef(digest=base.ref.digest, name=base.ref.name),
+                training=facts,
+            )
+        except AdapterError as error:
+            raise OurFault(error.code, f"The trained adapter is not sound: {error.message}") from None
+        finally:
+            adapter_detach(model)
+        return manifest, _report(trained, facts)
+
+    def _facts(self, base: LoadedBase, examples: Examples, trained: Trained) -> dict[str, Any]:
+        """What the manifest and the report remember of how the adapter came to be; nothing of the data."""
+        on_gpu = base.model.device.type == "cuda"
+        return {
+            "hyperparameters": self.spec.hyperparameters.model_dump(),
+            "recipe": self.spec.recipe.model_dump(),
+            "examples": len(examples.train),
+            "held_out_examples": len(examples.held_out),
+            "left_out": len(examples.left_out),
+            "steps": len(trained.losses),
+            "seconds": round(trained.seconds, 3),
+            "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+            "dtype": str(base.model.dtype).removeprefix("torch."),
+            "peak_memory_bytes": _peak_memory(on_gpu=on_gpu),
+        }
+
+    def _publish(self, manifest: Manifest, report: Report) -> None:
+        """Upload the adapter's files and complete the job."""
+        folder = self.scratch / "adapter"
+        for name in (TENSORS_FILE, CONFIG_FILE):
+            self.storage.upload(folder / name, self.calls)
+        manifest_file = self.storage.upload(folder / MANIFEST_FILE, self.calls)
+        self.lease.close()
+        if self.lease.ended == "fenced":
+            raise Fenced
+        self.lease.tell_the_rest()  # while the job is in the state in which events are taken
+        self.calls.complete(
+            Complete(
+                epoch=self.spec.epoch,
+                manifest=manifest.model_dump(mode="json"),
+                manifest_file=manifest_file,
+                report=report,
+            )
+        )
+
+
+def _report(trained: Trained, facts: dict[str, Any]) -> Report:
+    return Report(
+        train_seconds=trained.seconds,
+        steps=len(trained.losses),
+        trained_tokens=trained.trained_tokens,
+        held_out_tokens=trained.held_out_tokens,
+        train_loss=fmean(trained.losses[-10:]),
+        held_out_loss_before=trained.held_out_before,
+        held_out_loss_after=trained.held_out_after,
+        facts=facts,
+    )
+
+
+def _peak_memory(*, on_gpu: bool) -> int:
+    """Bytes: of the GPU's allocator, or this process's resident set."""
+    if on_gpu:
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

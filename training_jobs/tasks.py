@@ -1,0 +1,55 @@
+"""The one task. It runs in the worker's child process, where the base model stays loaded between jobs."""
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING
+
+from training_jobs.app import app
+from training_jobs.client import WebApp, WebAway
+from training_jobs.errors import JobFault
+from training_jobs.messages import TASK
+from training_jobs.settings import settings
+from training_jobs.worker import WORKER, leaving, running
+
+if TYPE_CHECKING:
+    from training_jobs.base_models import WarmBase
+
+log = logging.getLogger(__name__)
+
+
+@app.task(name=TASK, ignore_result=True)
+def train(*, job: str, dispatch_token: str) -> None:
+    """Claim `job` with the token of this message and run it to an end that the web application knows of."""
+    from training_jobs.run import job_run
+    from training_jobs.sft import Pace
+
+    if leaving.is_set():
+        return  # not claimed: the dispatcher sends it again
+    ours = settings()
+    try:
+        with running():
+            ended = job_run(
+                job=job,
+                dispatch_token=dispatch_token,
+                worker=WORKER,
+                web=_web(),
+                bases=_bases(),
+                work_dir=ours.work_dir,
+                leaving=leaving,
+                pace=Pace(steps=ours.checkpoint_steps, seconds=ours.checkpoint_seconds),
+            )
+        log.info("job %s: %s", job, ended)
+    except (WebAway, JobFault) as error:
+        log.warning("job %s was not claimed: %s", job, error)
+
+
+@cache
+def _web() -> WebApp:
+    return WebApp(settings().web)
+
+
+@cache
+def _bases() -> "WarmBase":
+    from training_jobs.base_models import WarmBase
+
+    return WarmBase(settings().models_dir)

@@ -1,0 +1,145 @@
+"""The worker's two processes: the parent that receives messages and shows presence, the child that trains.
+
+The parent never imports torch. What they share is two bytes of memory that the child inherits when it is forked.
+"""
+
+import logging
+import mmap
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from celery import signals
+from celery.worker import state
+
+from training_jobs.client import WebApp, WebAway
+from training_jobs.errors import Fenced, JobFault
+from training_jobs.messages import PRESENCE_SECONDS, WorkerHello, queue_name
+from training_jobs.settings import settings
+
+log = logging.getLogger(__name__)
+
+#: This worker's id in claims; a restarted worker is another one, and its old jobs are fenced from it.
+WORKER = uuid.uuid4().hex
+
+#: Asked to stop, a job gets so long to checkpoint and release; then so long for Celery's own farewell, which hangs
+#: while the broker is away.
+LEAVE_SECONDS = 25.0
+FAREWELL_SECONDS = 3.0
+
+
+class SharedFlag:
+    """A flag in memory that a forked child shares. No lock: a child that is killed cannot leave one locked."""
+
+    def __init__(self) -> None:
+        self._byte = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._byte[0] = 1
+
+    def is_set(self) -> bool:
+        return self._byte[0] == 1
+
+
+leaving = SharedFlag()
+has_gpu = SharedFlag()
+
+
+def busy() -> bool:
+    """In the parent: whether a job runs, or none should come."""
+    return leaving.is_set() or bool(state.reserved_requests)
+
+
+# The parent.
+
+
+@signals.worker_ready.connect
+def _show_presence(sender: Any, **kwargs: Any) -> None:
+    queues = sender.app.amqp.queues.consume_from
+    bases = [queue.removeprefix(queue_name("")) for queue in queues if queue.startswith(queue_name(""))]
+    threading.Thread(target=_hellos, args=(bases,), name="presence", daemon=True).start()
+
+
+def _hellos(bases: list[str]) -> None:
+    """Every PRESENCE_SECONDS, and at once when a job came or ended: an idle worker should not look busy."""
+    web, token = WebApp(settings().web), settings().trainer_token.get_secret_value()
+    said: WorkerHello | None = None
+    due, away = 0.0, False
+    while True:
+        hello = WorkerHello(bases=bases, device="cuda" if has_gpu.is_set() else "cpu", busy=busy())
+        if hello != said or time.monotonic() >= due:
+            said, due = hello, time.monotonic() + PRESENCE_SECONDS
+            try:
+                web.hello(WORKER, trainer_token=token, hello=hello)
+                away = False
+            except (WebAway, JobFault, Fenced) as error:
+                if not away:
+                    log.warning("presence: %s", error)
+                away = True
+        time.sleep(0.3)
+
+
+@signals.worker_shutting_down.connect
+def _leave(**kwargs: Any) -> None:
+    """SIGTERM or SIGINT: the job in the child sees the flag at its next step."""
+    leaving.set()
+    threading.Thread(target=_leave_in_time, name="leave", daemon=True).start()
+
+
+def _leave_in_time() -> None:
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while state.active_requests and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(FAREWELL_SECONDS)
+    os._exit(0)  # the child sees that its parent is gone
+
+
+# The child.
+
+
+@signals.worker_process_init.connect
+def _child_starts(**kwargs: Any) -> None:
+    signal.signal(signal.SIGTERM, _child_terminated)
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), name="orphan", daemon=True).start()
+    threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
+
+
+def _child_terminated(signum: int, frame: Any) -> None:
+    """A SIGTERM that reached the child itself: end now if idle, else as the job does."""
+    leaving.set()
+    if not _running.is_set():
+        raise SystemExit(0)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A child whose parent was killed would train on with nobody to stop it."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _warm_up() -> None:
+    """Import what a job needs (seconds) while waiting for the first one."""
+    import training_jobs.run  # noqa: F401
+    from training_jobs.base_models import device
+
+    if device().type == "cuda":
+        has_gpu.set()
+
+
+#: In the child: whether a job runs.
+_running = threading.Event()
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    _running.set()
+    try:
+        yield
+    finally:
+        _running.clear()

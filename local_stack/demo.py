@@ -8,6 +8,7 @@ import argparse
 import shlex
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from openai import OpenAI
@@ -44,7 +45,7 @@ def main() -> int:
         screen.problem(f"\n{error}")
         return 1
     except KeyboardInterrupt:
-        screen.line("\nEverything is stopped; the data stays. `make up` starts it again.")
+        screen.problem("\nInterrupted before the end; everything is stopped.")
         return 130
 
 
@@ -76,7 +77,9 @@ def perform(screen: Screen, running: stack.Stack, cast: Cast, base: Base, *, onc
     epilogue(screen, running, accounts, base, cast.people[0])
     if not once:
         screen.heading("Everything stays up. Ctrl-C ends it.")
-        threading.Event().wait()
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+        screen.line("Stopping. The data stays: `make up` starts it all again.")
     return 0 if all(check.held for check in results) else 1
 
 

@@ -25,7 +25,7 @@ def base_prepare(model: str | None, *, tell: Callable[[str], None]) -> Base:
     name = os.environ.get("ATTUNE_BASE_MODEL", DEFAULT)
     if model is not None:
         tell(f"Entering {model} in the catalogue of base models. A large one takes a while to download.")
-        with stack.start(parts={*stack.STORES, "dispatcher"}, on_line=tell) as running:
+        with stack.start(parts={*stack.STORES, "migrate"}, on_line=tell) as running:
             said = _SAID.match(manage(running, "base_model_add", model))
             assert said, "base_model_add has changed what it says"
             name = said[1]

@@ -31,10 +31,11 @@ STATES = {
 
 
 class Screen:
-    def __init__(self) -> None:
-        console = Console()
-        self.console = console if console.is_terminal else Console(width=QUIET_WIDTH)
-        self.moves = console.is_terminal
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console()
+        self.moves = self.console.is_terminal
+        if not self.moves:
+            self.console.width = QUIET_WIDTH
 
     def heading(self, text: str) -> None:
         self.console.print(f"\n[bold]{text}[/bold]")
@@ -121,7 +122,7 @@ class Screen:
             if check.held:
                 self.console.print(Text("  ✓ ", style="green") + Text(check.what))
             else:
-                self.console.print(Text(f"  ✗ {check.what}: {check.why_not}.", style="red"))
+                self.console.print(Text(f"  ✗ {check.what}: {check.why_not.rstrip('.')}.", style="red"))
 
 
 def label(run: Run) -> str:

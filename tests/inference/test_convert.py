@@ -1,0 +1,73 @@
+"""What vLLM is given computes what the method's formula says."""
+
+import numpy as np
+import pytest
+
+from adapters_store.errors import AdapterCorrupt
+from adapters_store.preft.lora import lora_delta
+from adapters_store.preft.reft import direft_delta, loreft_delta
+from inference.convert import vllm_matrices
+from inference.residual import SITE
+from tests.adapters_store.adapters import LAYER, tensors_of, write_adapter
+
+
+def orthonormal(tensors):
+    """Give every R rows that are orthonormal, as training does."""
+    return {
+        name: np.linalg.qr(array.T)[0].T.astype(np.float32) if name.endswith("loreft_R.weight") else array
+        for name, array in tensors.items()
+    }
+
+
+def served(matrices, site, x):
+    """What vLLM's LoRA of these matrices adds to a layer: x·Aᵀ·Bᵀ, with the bias column as one more input of 1."""
+    a, b = matrices[f"{site}.lora_A.weight"], matrices[f"{site}.lora_B.weight"]
+    if a.shape[1] > x.shape[1]:
+        x = np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1)
+    return x @ a.T @ b.T
+
+
+def test_lora(tmp_path):
+    tensors = tensors_of("lora")
+    manifest = write_adapter(tmp_path, "lora", tensors=tensors)
+    site, x = (
+        f"{LAYER.format(1)}self_attn.q_proj",
+        np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32),
+    )
+    expected = lora_delta(
+        x, tensors[f"{site}.lora_A.weight"], tensors[f"{site}.lora_B.weight"], manifest.scale
+    )
+    _, matrices = vllm_matrices(tmp_path, manifest.name)
+    np.testing.assert_allclose(served(matrices, site, x), expected, rtol=1e-5)
+    assert set(matrices) == set(tensors)
+
+
+@pytest.mark.parametrize(
+    ("method", "delta", "parts"),
+    [
+        ("direft", direft_delta, ("direft_A.weight", "direft_A.bias", "direft_B.weight")),
+        ("loreft", loreft_delta, ("loreft_R.weight", "loreft_W.weight", "loreft_W.bias")),
+    ],
+)
+def test_reft(tmp_path, method, delta, parts):
+    tensors = orthonormal(tensors_of(method))
+    manifest = write_adapter(tmp_path, method, tensors=tensors)
+    h = np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32)
+    _, matrices = vllm_matrices(tmp_path, manifest.name)
+    for layer in range(2):
+        at = LAYER.format(layer)
+        expected = delta(h, *(tensors[at + part] for part in parts), manifest.scale)
+        np.testing.assert_allclose(served(matrices, f"{at}{SITE}", h), expected, rtol=1e-4, atol=1e-5)
+    assert len(matrices) == 4
+
+
+def test_rows_that_are_not_orthonormal_are_refused(tmp_path):
+    manifest = write_adapter(tmp_path, "loreft", tensors=tensors_of("loreft"))
+    with pytest.raises(AdapterCorrupt, match="orthonormal"):
+        vllm_matrices(tmp_path, manifest.name)
+
+
+def test_the_name_is_a_promise(tmp_path):
+    write_adapter(tmp_path, "direft")
+    with pytest.raises(AdapterCorrupt, match="digest"):
+        vllm_matrices(tmp_path, "ap-" + "0" * 64)

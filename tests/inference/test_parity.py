@@ -1,0 +1,136 @@
+"""Served by vLLM = two phases in transformers = one pass in transformers, token for token.
+
+One cramped engine for all tests: slots for 2 adapters, memory for 6 (there are 8), 64 tokens a step, 28 KV blocks of 32
+tokens, prefix caching on. So prompts are cut into chunks, requests are preempted and recompute their own answers,
+adapters are paged, and blocks are shared where, and only where, they may be.
+"""
+
+import numpy as np
+import pytest
+
+from tests.inference.adapters import random_adapter
+from tests.inference.engine import BLOCK, Engine, Question
+from tests.inference.reference import Adapter, Reference
+
+pytestmark = pytest.mark.engine
+
+KINDS = [
+    ("lora", "prefill"),
+    ("lora", "prefill"),
+    ("lora", "all"),
+    ("direft", "prefill"),
+    ("direft", "prefill"),
+    ("direft", "all"),
+    ("loreft", "prefill"),
+    ("loreft", "all"),
+]
+LENGTHS = (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 300)
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory, base) -> list[Adapter]:
+    root = tmp_path_factory.mktemp("adapters")
+    return [
+        random_adapter(
+            root / f"{method}-{position}-{seed}", base=base, method=method, position=position, seed=seed
+        )
+        for seed, (method, position) in enumerate(KINDS)
+    ]
+
+
+@pytest.fixture
+def tokens():
+    rng = np.random.default_rng(7)
+    return lambda count: rng.integers(100, 32_000, count).tolist()
+
+
+def check(reference: Reference, questions: list[Question]) -> None:
+    """Every answer, both ways; and enough of each was compared for that to mean something."""
+    compared = 0
+    for q in questions:
+        where = f"{len(q.prompt)} tokens, {q.adapter and (q.adapter.manifest.method, q.adapter.manifest.position)}"
+        assert len(q.answer) == q.count, where
+        two_phase = reference.two_phase(q.prompt, q.answer, q.adapter)
+        assert two_phase.agrees(q.answer), f"two phases, {where}"
+        assert reference.one_pass(q.prompt, q.answer, q.adapter).agrees(q.answer), f"one pass, {where}"
+        compared += len(two_phase.sure)
+    assert compared >= 0.8 * sum(q.count for q in questions), "the reference was hardly ever sure"
+
+
+def test_the_reference_is_what_one_decodes_by_hand(reference, adapters, tokens):
+    prompt = tokens(5)
+    for adapter in (None, adapters[0], adapters[4], adapters[5]):
+        answer = reference.greedy(prompt, 8, adapter)
+        assert reference.two_phase(prompt, answer, adapter).agrees(answer)
+
+
+def test_everything_at_once(engine: Engine, reference: Reference, adapters, tokens):
+    """Every method and position, every length, base requests in between, 2 slots, preempted and cut to pieces."""
+    prompts = {length: tokens(length) for length in LENGTHS}
+    questions = [Question(prompt, adapter) for prompt in prompts.values() for adapter in (*adapters, None)]
+    before = engine.counter("num_preemptions")
+    engine.ask(questions)
+    assert engine.counter("num_preemptions") > before, (
+        "nothing was preempted: the test proves less than it says"
+    )
+    check(reference, questions)
+    for at in range(0, len(questions), len(adapters) + 1):
+        answers = {tuple(question.answer) for question in questions[at : at + len(adapters) + 1]}
+        assert len(answers) == len(adapters) + 1, "two adapters, or one and the base model, say the same"
+
+
+def test_prefix_hits_change_nothing(engine: Engine, reference: Reference, adapters, tokens):
+    """Twice the same question, alone each time: the second is answered from cached blocks."""
+    engine.forget_prefixes()
+    prompt = tokens(4 * BLOCK)
+    for adapter in (None, *adapters):
+        first, second = Question(prompt, adapter), Question(prompt, adapter)
+        engine.ask([first])
+        before = engine.counter("prefix_cache_hits")
+        engine.ask([second])
+        assert engine.counter("prefix_cache_hits") - before == 3 * BLOCK, (
+            "all blocks but the last prompt token's"
+        )
+        assert first.answer == second.answer
+        check(reference, [second])
+
+
+def test_a_conversation(engine: Engine, reference: Reference, adapters, tokens):
+    """Five turns; each prompt holds the engine's own earlier answers, which are adapted now and were not then."""
+    engine.forget_prefixes()
+    talks = [Question(tokens(BLOCK + 1), adapter) for adapter in (None, *adapters)]
+    hits = engine.counter("prefix_cache_hits")
+    for _ in range(5):
+        engine.ask(talks)
+        check(reference, talks)
+        talks = [Question([*q.prompt, *q.answer, *tokens(7)], q.adapter) for q in talks]
+    assert engine.counter("prefix_cache_hits") > hits
+
+
+def test_prompts_that_differ_in_length_alone(engine: Engine, reference: Reference, adapters, tokens):
+    """Prompts of 40 and 50 tokens over the same 64: equal tokens in the second block, other KV."""
+    for adapter in (adapters[0], adapters[3], adapters[6]):
+        engine.forget_prefixes()
+        short = Question(tokens(40), adapter)
+        engine.ask([short])
+        longer = Question([*short.prompt, *short.answer[:10]], adapter)
+        whole = Question([*short.prompt, *short.answer[:24]], adapter)
+        engine.ask([longer])
+        engine.ask([whole])
+        check(reference, [short, longer, whole])
+
+
+def test_several_answers_to_one_question(engine: Engine, adapters, tokens):
+    """n > 1 shares the prompt's blocks; every answer starts with the same greedy tokens."""
+    from vllm import SamplingParams
+
+    adapter, prompt = adapters[0], tokens(50)
+    alone = Question(prompt, adapter)
+    engine.ask([alone])
+    out = engine.llm.generate(
+        [{"prompt_token_ids": prompt}],
+        SamplingParams(n=3, temperature=0, max_tokens=40, ignore_eos=True),
+        lora_request=engine.lora(adapter),
+        use_tqdm=False,
+    )
+    assert [list(answer.token_ids) for answer in out[0].outputs] == [alone.answer] * 3

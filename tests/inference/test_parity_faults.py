@@ -1,0 +1,165 @@
+"""Adapters that are broken, wrong or gone fail their own request; the engine and everybody else go on."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.inference.adapters import random_adapter
+from tests.inference.engine import Engine, Question
+
+pytestmark = pytest.mark.engine
+
+PROMPT = list(range(500, 540))
+
+
+@pytest.fixture
+def make(tmp_path, base):
+    made = iter(range(1000))
+    return lambda **options: random_adapter(
+        tmp_path / str(seed := next(made)),
+        base=base,
+        seed=100 + seed,
+        **{"method": "direft", "position": "prefill"} | options,
+    )
+
+
+def flip_a_byte(adapter):
+    path = adapter.folder / "adapter_model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+
+
+def remove(adapter):
+    shutil.rmtree(adapter.folder)
+
+
+def truncate(adapter):
+    path = adapter.folder / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def lose_the_manifest(adapter):
+    (adapter.folder / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize("harm", [flip_a_byte, remove, truncate, lose_the_manifest])
+def test_a_broken_adapter_fails_its_own_request(engine: Engine, reference, make, harm):
+    broken, sound = make(), make()
+    harm(broken)
+    questions = [Question(PROMPT, sound, 8), Question(PROMPT, broken, 8), Question(PROMPT, None, 8)]
+    engine.ask(questions)
+    assert [q.finish for q in questions] == ["length", "error", "length"]
+    assert questions[1].answer == []
+    for question in (questions[0], questions[2]):
+        assert reference.two_phase(PROMPT, question.answer, question.adapter).agrees(question.answer)
+
+
+def test_a_rank_over_the_limit_is_refused_by_the_engine(engine: Engine, make):
+    questions = [Question(PROMPT, make(rank=32), 4), Question(PROMPT, None, 4)]
+    engine.ask(questions)
+    assert [q.finish for q in questions] == ["error", "length"]
+
+
+def test_an_adapter_of_another_width_never_reaches_a_slot(engine: Engine, make, tmp_path):
+    from adapters_store.weights import adapter_write
+    from tests.inference.reference import Adapter
+
+    good = make()
+    narrow = {
+        name: array[..., :500] if name.endswith("direft_A.weight") else array
+        for name, array in good.tensors.items()
+    }
+    m = good.manifest
+    manifest = adapter_write(
+        tmp_path / "narrow", tensors=narrow, config={}, base=m.base, method=m.method, position=m.position,
+        rank=m.rank, scale=m.scale, training={},
+    )  # fmt: skip
+    question = Question(PROMPT, Adapter(manifest, narrow, tmp_path / "narrow"), 4)
+    engine.ask([question, Question(PROMPT, good, 4)])
+    assert question.finish == "error"
+
+
+def test_an_adapter_gone_from_disk_is_served_from_memory_while_it_is_there(engine: Engine, make):
+    adapter = make()
+    first, second = Question(PROMPT, adapter, 8), Question(PROMPT, adapter, 8)
+    engine.ask([first])
+    remove(adapter)
+    engine.ask([second])
+    assert second.finish == "length"
+    assert first.answer == second.answer
+    engine.ask([Question(PROMPT, make(), 4) for _ in range(6)])
+    third, base = Question(PROMPT, adapter, 8), Question(PROMPT, None, 8)
+    engine.ask([third, base])
+    assert [third.finish, base.finish] == ["error", "length"], "evicted, and its files are gone"
+
+
+def test_prefetch_reads_ahead_in_the_workers(engine: Engine, make):
+    adapter, broken = make(), make()
+    flip_a_byte(broken)
+
+    def ask(target):
+        for _ in range(1000):
+            (answer,) = engine.llm.collective_rpc("attune_prefetch", args=(target.name, str(target.folder)))
+            if answer["state"] != "loading":
+                return answer
+        raise AssertionError("still loading")
+
+    assert ask(broken)["code"] == "adapter_corrupt"
+    assert ask(adapter) == {"state": "ready"}
+    remove(adapter)
+    question = Question(PROMPT, adapter, 4)
+    engine.ask([question])
+    assert question.finish == "length"
+    assert adapter.name in engine.llm.collective_rpc("attune_status")[0]["adapters"]
+
+
+def test_a_plain_peft_lora_acts_everywhere(engine: Engine, reference, make, tmp_path):
+    """Any name that is not ours is ordinary vLLM; a subset of targets, rank 4, alpha by PEFT's own config."""
+    from safetensors.numpy import save_file
+    from vllm import SamplingParams
+    from vllm.lora.request import LoRARequest
+
+    ours = make(
+        method="lora", position="all", rank=4, sites=("self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj")
+    )
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    save_file(
+        {name: np.ascontiguousarray(a) for name, a in ours.tensors.items()},
+        folder / "adapter_model.safetensors",
+    )
+    config = {
+        "peft_type": "LORA",
+        "r": 4,
+        "lora_alpha": 32,
+        "target_modules": ["q_proj", "v_proj", "up_proj"],
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    out = engine.llm.generate(
+        [{"prompt_token_ids": PROMPT}],
+        SamplingParams(temperature=0, max_tokens=20, ignore_eos=True),
+        lora_request=LoRARequest("sql-lora", 900, str(folder)),
+        use_tqdm=False,
+    )
+    answer = list(out[0].outputs[0].token_ids)
+    assert reference.two_phase(PROMPT, answer, ours).agrees(answer)
+    base = Question(PROMPT, None, 20)
+    engine.ask([base])
+    assert base.answer != answer
+
+
+def test_our_folder_under_another_name_is_refused(engine: Engine, make):
+    """It would act everywhere: ordinary names mean ordinary adapters."""
+    from vllm import SamplingParams
+    from vllm.lora.request import LoRARequest
+
+    out = engine.llm.generate(
+        [{"prompt_token_ids": PROMPT}],
+        SamplingParams(temperature=0, max_tokens=4),
+        lora_request=LoRARequest("my-own-name", 901, str(make().folder)),
+        use_tqdm=False,
+    )
+    assert out[0].outputs[0].finish_reason == "error"

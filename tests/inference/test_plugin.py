@@ -1,0 +1,80 @@
+"""The plugin works on the vLLM it was written for, refuses any other, and says so to whoever asks."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+vllm = pytest.importorskip("vllm")
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: a plugin cannot be taken out again."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_installed_version_is_in_the_table_and_has_its_sources():
+    from inference.compat_table import TABLE, TOUCHED, check_sources, installed_version
+
+    assert len(TABLE[installed_version()]) == len(TOUCHED)
+    check_sources()
+
+
+def test_a_changed_source_is_refused_in_words_and_nothing_is_patched():
+    done = run("""
+        from vllm.v1.worker.gpu_input_batch import InputBatch
+        def make_lora_inputs(self, num_scheduled_tokens, num_sampled_tokens):
+            return ()
+        InputBatch.make_lora_inputs = make_lora_inputs
+        from inference import compat_table
+        digest = compat_table.source_digest
+        compat_table.source_digest = lambda name: "changed" if "make_lora_inputs" in name else digest(name)
+        from inference import plugin
+        plugin.register()
+        assert not plugin.active()
+        assert InputBatch.make_lora_inputs is make_lora_inputs
+        from inference.engine_args import preft_engine_args
+        try:
+            preft_engine_args()
+        except plugin.PluginInactive as error:
+            print(error)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "is not the one that Attune's plugin was written for" in done.stdout
+
+
+def test_an_unknown_version_is_refused_in_words(monkeypatch):
+    from inference import compat_table
+
+    monkeypatch.setattr(compat_table, "installed_version", lambda: "0.99.0")
+    with pytest.raises(compat_table.Incompatible, match=r"does not know vLLM 0\.99\.0; install one of .*0\.32\.0"):
+        compat_table.check_sources()
+
+
+def test_registering_again_changes_nothing():
+    from inference import plugin
+
+    plugin.register()
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    gate = Scheduler._handle_blocked_waiting_request
+    plugin.register()
+    assert plugin.active()
+    assert Scheduler._handle_blocked_waiting_request is gate
+
+
+def test_engine_arguments_on_a_cpu():
+    from inference.engine_args import preft_engine_args
+
+    args = preft_engine_args(gpu_slots=4, cpu_slots=2, max_rank=16, block_size=64)
+    assert args["max_cpu_loras"] == 4, "memory never holds fewer than there are slots"
+    assert (args["dtype"], args["enforce_eager"], args["block_size"]) == ("float32", True, 64)
+    assert "residual_stream" in args["lora_target_modules"]
+    assert "lm_head" not in args["lora_target_modules"]

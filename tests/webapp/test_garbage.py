@@ -83,7 +83,9 @@ def test_a_deleted_adapter_goes(
     adapter = finished(company, web, played_engine)
     sweep()
     assert all(there(company, sha256) for sha256 in adapter.object_digests)
-    engine = type("S", (), {"engine_url": played_engine.engine.url, "engine_key": adapters.settings().engine_key})
+    engine = type(
+        "S", (), {"engine_url": played_engine.engine.url, "engine_key": adapters.settings().engine_key}
+    )
     monkeypatch.setattr(adapters, "settings", lambda: engine)
     adapter_delete(adapter=adapter)
     company.maren.refresh_from_db()

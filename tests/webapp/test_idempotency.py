@@ -52,7 +52,8 @@ def test_keys_of_two_companies_do_not_meet(
 ) -> None:
     base_model()
     ids = {
-        post(web, each, "k", training_file=each.file().public_id).json()["id"] for each in (company, other_company)
+        post(web, each, "k", training_file=each.file().public_id).json()["id"]
+        for each in (company, other_company)
     }
     assert len(ids) == 2
 

@@ -14,7 +14,7 @@ from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.played_trainer import PlayedTrainer
 from webapp.adapters.models import Adapter
 from webapp.datasets.storage import store
-from webapp.jobs.gate import EngineAway, Engine, gate
+from webapp.jobs.gate import Engine, EngineAway, gate
 from webapp.jobs.lifecycle import (
     dispatch_lapse,
     job_cancel,

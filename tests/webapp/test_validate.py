@@ -1,4 +1,4 @@
-"""What people really upload: every bad row is named with line, field, reason and fix; nothing is lost, nothing fails."""
+"""What people really upload: each bad row is named with line, field, reason and fix; nothing is lost or fails."""
 
 import io
 import json
@@ -81,8 +81,16 @@ def test_accepted(data: bytes) -> None:
         (line(said(("user", "q"))), "messages", "no assistant"),
         (line(said(("assistant", "a"), ("user", "q"), ("assistant", "b"))), "messages", "begins with"),
         (line(said(("user", "q"), ("system", "s"), ("assistant", "a"))), "messages", "system"),
-        (line(said(("user", [{"type": "image_url"}]), ("assistant", "a"))), "messages[0].content[0]", "text part"),
-        (b'{"messages":[{"role":"user","content":"\\ud83d"},{"role":"assistant","content":"a"}]}', "messages[0].content", "surrogate"),
+        (
+            line(said(("user", [{"type": "image_url"}]), ("assistant", "a"))),
+            "messages[0].content[0]",
+            "text part",
+        ),
+        (
+            b'{"messages":[{"role":"user","content":"\\ud83d"},{"role":"assistant","content":"a"}]}',
+            "messages[0].content",
+            "surrogate",
+        ),
     ],
 )
 def test_bad_rows(row: bytes, field: str, reason: str) -> None:
@@ -169,8 +177,10 @@ def test_every_bad_row_of_a_file_of_bad_rows() -> None:
     assert [problem["line"] for problem in result.report.problems] == [1, 2, 3]
 
 
-def test_too_many_rows() -> None:
-    assert "200,000" in str(check(line(GOOD) + b"{}\n" * 200_000).report.error or "")
+def test_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webapp.datasets.validate.MAX_ROWS", 100)
+    assert "More than 100 rows" in str(check(line(GOOD) * 101).report.error)
+    assert check(line(GOOD) * 100).report.error is None
 
 
 def test_memory_is_bounded() -> None:
@@ -191,6 +201,6 @@ def test_memory_is_bounded() -> None:
 
 def test_reports_hold_no_content() -> None:
     secret = "my sister's address"
-    rows = line(said(("user", secret), ("assistant", ""))) + b'{"messages": "' + secret.encode() + b'\n'
+    rows = line(said(("user", secret), ("assistant", ""))) + b'{"messages": "' + secret.encode() + b"\n"
     report = json.dumps(check(line(GOOD) + rows).report.as_json())
     assert "sister" not in report

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from webapp.api.idempotency import once
 from webapp.api.requests import FileForm, FilesPage, read_form
 from webapp.api.rows import file_by_id, files_of, page_of
-from webapp.api.shapes import Deleted, FileObject, ListOf, file_shape
+from webapp.api.shapes import Deleted, FileList, FileObject, file_shape
 from webapp.api.streams import download
 from webapp.config.faults import BadRequest, NotAllowed
 from webapp.datasets.files import file_content, file_create, file_delete, file_problems
@@ -65,7 +65,7 @@ class Files(APIView):
 
     @extend_schema(
         operation_id="files_list",
-        responses=ListOf[FileObject],
+        responses=FileList,
         parameters=[
             OpenApiParameter("after", str),
             OpenApiParameter("limit", int),

@@ -25,10 +25,10 @@ from webapp.api.requests import (
 )
 from webapp.api.rows import file_by_id, job_by_id, jobs_of, page_of
 from webapp.api.shapes import (
-    CheckpointObject,
-    EventObject,
+    CheckpointList,
+    EventList,
+    JobList,
     JobObject,
-    ListOf,
     checkpoint_shape,
     event_shape,
     job_shape,
@@ -73,7 +73,7 @@ class Jobs(APIView):
 
         return once(request, route="jobs", body=raw, do=create)
 
-    @extend_schema(operation_id="jobs_list", responses=ListOf[JobObject], parameters=_PAGE)
+    @extend_schema(operation_id="jobs_list", responses=JobList, parameters=_PAGE)
     def get(self, request: Request) -> Response:
         """The jobs that this key may see, newest first; `metadata[key]=value` filters."""
         query, wanted = metadata_filter(request.query_params)
@@ -92,36 +92,35 @@ class JobView(APIView):
         return Response(job_shape(job_by_id(request.user, job)))
 
 
-class _JobVerb(APIView):
-    verb: Callable[..., Job]
+def _answered(request: Request, job: str, verb: Callable[..., Job]) -> Response:
+    row = job_by_id(request.user, job)
+    verb(job=row)
+    return Response(job_shape(jobs_of(request.user).get(id=row.id)))
 
+
+class JobCancel(APIView):
+    @extend_schema(operation_id="jobs_cancel", request=None, responses=JobObject)
     def post(self, request: Request, job: str) -> Response:
-        row = job_by_id(request.user, job)
-        type(self).verb(job=row)
-        return Response(job_shape(jobs_of(request.user).get(id=row.id)))
+        """End a job at once; its worker is told at its next heartbeat."""
+        return _answered(request, job, job_cancel)
 
 
-@extend_schema(operation_id="jobs_cancel", request=None, responses=JobObject)
-class JobCancel(_JobVerb):
-    """End a job at once; its worker is told at its next heartbeat."""
-
-    verb = staticmethod(job_cancel)
-
-
-@extend_schema(operation_id="jobs_pause", request=None, responses=JobObject)
-class JobPause(_JobVerb):
-    """Give the trainer to others; the job waits with its last checkpoint."""
-
-    verb = staticmethod(job_pause)
+class JobPause(APIView):
+    @extend_schema(operation_id="jobs_pause", request=None, responses=JobObject)
+    def post(self, request: Request, job: str) -> Response:
+        """Give the trainer to others; the job waits with its last checkpoint."""
+        return _answered(request, job, job_pause)
 
 
-@extend_schema(operation_id="jobs_resume", request=None, responses=JobObject)
-class JobResume(_JobVerb):
-    verb = staticmethod(job_resume)
+class JobResume(APIView):
+    @extend_schema(operation_id="jobs_resume", request=None, responses=JobObject)
+    def post(self, request: Request, job: str) -> Response:
+        """Back into the queue, from the last checkpoint."""
+        return _answered(request, job, job_resume)
 
 
 class JobEvents(APIView):
-    @extend_schema(operation_id="jobs_events", responses=ListOf[EventObject], parameters=_PAGE)
+    @extend_schema(operation_id="jobs_events", responses=EventList, parameters=_PAGE)
     def get(self, request: Request, job: str) -> Response:
         """What happened, newest first; metrics are events of the type `metrics`."""
         asked = read_form(EventsPage, request.query_params)
@@ -139,7 +138,7 @@ class JobEvents(APIView):
 
 
 class JobCheckpoints(APIView):
-    @extend_schema(operation_id="jobs_checkpoints", responses=ListOf[CheckpointObject], parameters=_PAGE)
+    @extend_schema(operation_id="jobs_checkpoints", responses=CheckpointList, parameters=_PAGE)
     def get(self, request: Request, job: str) -> Response:
         """The adapters that can be used: for a finished job, its result."""
         asked = read_form(CheckpointsPage, request.query_params)

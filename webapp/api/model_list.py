@@ -8,13 +8,13 @@ from rest_framework.views import APIView
 from webapp.adapters.adapters import adapter_delete
 from webapp.adapters.models import Adapter, BaseModel
 from webapp.api.rows import adapters_of
-from webapp.api.shapes import Deleted, ListOf, ModelObject, adapter_shape, base_shape
+from webapp.api.shapes import Deleted, ModelList, ModelObject, adapter_shape, base_shape
 from webapp.config.faults import NotAllowed, NotFound
 from webapp.tenants.scope import Scope
 
 
 class Models(APIView):
-    @extend_schema(operation_id="models_list", responses=ListOf[ModelObject])
+    @extend_schema(operation_id="models_list", responses=ModelList)
     def get(self, request: Request) -> Response:
         """Base models first, the default at the top; then adapters, newest first."""
         bases = BaseModel.objects.order_by("-is_default", "name")

@@ -162,4 +162,6 @@ def _fault(error: ValidationError) -> BadRequest:
 
 
 def _is_type(part: str | int) -> bool:
-    return isinstance(part, str) and (part in _TYPES or ("[" in part and not part.startswith("expires_after[")))
+    return isinstance(part, str) and (
+        part in _TYPES or ("[" in part and not part.startswith("expires_after["))
+    )

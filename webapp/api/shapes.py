@@ -1,7 +1,7 @@
 """Rows as OpenAI's objects. Fields after "Attune's own" are extensions that its client passes through."""
 
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -9,8 +9,6 @@ from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
 from webapp.datasets.models import File
 from webapp.jobs.models import Job, JobEvent, State
-
-T = TypeVar("T")
 
 #: Our states in OpenAI's words; it has none for a pause.
 STATUS: dict[str, str] = {
@@ -24,14 +22,6 @@ STATUS: dict[str, str] = {
     State.FAILED: "failed",
     State.CANCELLED: "cancelled",
 }
-
-
-class ListOf(BaseModel, Generic[T]):
-    object: Literal["list"] = "list"
-    data: list[T]
-    has_more: bool = False
-    first_id: str | None = None
-    last_id: str | None = None
 
 
 class Deleted(BaseModel):
@@ -116,6 +106,34 @@ class ModelObject(BaseModel):
     owned_by: str
     #: Attune's own: what kind of model it is, and what to know about it.
     attune: dict[str, Any]
+
+
+class ListObject(BaseModel):
+    object: Literal["list"] = "list"
+    has_more: bool = False
+    first_id: str | None = None
+    last_id: str | None = None
+
+
+class FileList(ListObject):
+    data: list[FileObject]
+
+
+class JobList(ListObject):
+    data: list[JobObject]
+
+
+class EventList(ListObject):
+    data: list[EventObject]
+
+
+class CheckpointList(ListObject):
+    data: list[CheckpointObject]
+
+
+class ModelList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[ModelObject]
 
 
 def seconds(moment: datetime | None) -> int | None:

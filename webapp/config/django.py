@@ -94,8 +94,12 @@ SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# The proxy terminates TLS and redirects; the database's TLS is said in its URL.
-SILENCED_SYSTEM_CHECKS = ["security.W008"]
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # HSTS for subdomains, and
+    "security.W021",  # preloading: not ours to decide for the operator's whole domain
+    "security.W008",  # the proxy that terminates TLS redirects
+    "security.W009",  # the secret key's length is checked in settings.py
+]
 
 STATIC_URL = "/static/"
 STATIC_ROOT = None
@@ -125,6 +129,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "A model of one's own for every user. Speaks the OpenAI client's language.",
     "VERSION": "0.1.0",
     "SCHEMA_PATH_PREFIX": "/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "webapp.api.schema.add_chat",

@@ -38,8 +38,10 @@ def configure_logs(level: str) -> None:
     root.handlers = [handler]
     root.setLevel(level.upper())
     # Their lines repeat ours, or carry the query string.
-    for name in ("httpx", "httpcore", "botocore", "boto3", "uvicorn.access", "django.request"):
+    for name in ("httpx", "httpcore", "botocore", "boto3", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # A line with the path for each 404; ours names the route.
+    logging.getLogger("django.request").setLevel(logging.ERROR)
 
 
 def _without_locals(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:

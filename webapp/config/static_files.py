@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 
@@ -28,4 +28,13 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):
         file = self.files.get(request.path_info)
         if file is None:
             return await self.get_response(request)
-        return await sync_to_async(self.serve)(file, request)
+        return await sync_to_async(self._whole)(file, request)
+
+    def _whole(self, file: Any, request: HttpRequest) -> HttpResponse:
+        """Read at once: our files are small, and a file's own iterator cannot be drawn on without a thread."""
+        served = self.serve(file, request)
+        response = HttpResponse(
+            b"".join(served.streaming_content), status=served.status_code, headers=served.headers
+        )
+        served.close()
+        return response

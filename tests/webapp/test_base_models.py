@@ -1,0 +1,158 @@
+"""Entering base models in the catalogue: what is checked, and what is said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+from safetensors.numpy import save_file
+
+from webapp.adapters import base_models, model_folder
+from webapp.adapters.base_models import base_model_add
+from webapp.adapters.models import BaseModel
+from webapp.config.faults import BadRequest
+from webapp.jobs.models import Job
+
+pytestmark = pytest.mark.django_db
+CARD = "---\nlicense: apache-2.0\nlanguage:\n- en\n- de\n---\n# A model\n"
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "models"
+    place.mkdir()
+    changed = base_models.settings().model_copy(update={"models_dir": place})
+    monkeypatch.setattr(base_models, "settings", lambda: changed)
+    return place
+
+
+def folder(models: Path, name: str = "tiny-chat", *, card: str | None = CARD, **config: Any) -> Path:
+    made = models / name
+    made.mkdir()
+    facts = {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 2048} | config
+    (made / "config.json").write_text(json.dumps(facts))
+    (made / "tokenizer.json").write_text("{}")
+    (made / "chat_template.jinja").write_text("{{ messages }}")
+    save_file({"w": np.zeros((4, 8), np.float32)}, made / "model.safetensors")
+    if card is not None:
+        (made / "README.md").write_text(card)
+    return made
+
+
+def test_a_local_folder(models: Path) -> None:
+    base, new = base_model_add(source=str(folder(models)))
+    assert new
+    assert (base.name, base.license, base.languages, base.context_length) == (
+        "tiny-chat",
+        "apache-2.0",
+        ["en", "de"],
+        2048,
+    )
+    assert base.is_default, "the first is the default"
+    again, new = base_model_add(source=str(models / "tiny-chat"))
+    assert (again.id, new) == (base.id, False)
+
+
+def test_a_folder_elsewhere_is_linked(models: Path, tmp_path: Path) -> None:
+    made = folder(tmp_path, "elsewhere")
+    base_model_add(source=str(made))
+    assert (models / "elsewhere").resolve() == made
+
+
+def test_the_default_moves(models: Path) -> None:
+    base_model_add(source=str(folder(models, "one")))
+    base_model_add(source=str(folder(models, "two")), make_default=True)
+    assert BaseModel.objects.get(is_default=True).name == "two"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"architectures": ["MambaForCausalLM"]}, "unsupported_architecture"),
+        ({"architectures": None}, "unsupported_architecture"),
+        ({"max_position_embeddings": None}, "bad_model_folder"),
+        ({"card": None}, "licence_unknown"),
+        ({"card": "---\nlicense: other\n---\n"}, "licence_unknown"),
+        ({"card": "---\nlicense: cc-by-nc-4.0\n---\n"}, "licence_non_commercial"),
+        ({"card": "---\n: [\n---\n"}, "licence_unknown"),
+    ],
+)
+def test_refused(models: Path, change: dict[str, Any], code: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        base_model_add(source=str(folder(models, **change)))
+    assert refused.value.code == code
+    assert not BaseModel.objects.exists()
+
+
+def test_a_model_without_chat_template(models: Path) -> None:
+    made = folder(models)
+    (made / "chat_template.jinja").unlink()
+    with pytest.raises(BadRequest, match="instruct variant"):
+        base_model_add(source=str(made))
+
+
+def test_memory(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_folder, "_machine_bytes", lambda: 10**6)
+    made = folder(models)
+    with pytest.raises(BadRequest, match="--elsewhere"):
+        base_model_add(source=str(made))
+    assert base_model_add(source=str(made), elsewhere=True)
+
+
+def test_a_licence_said_by_hand(models: Path) -> None:
+    base, _ = base_model_add(source=str(folder(models, card=None)), licence="MIT")
+    assert base.license == "mit"
+
+
+@pytest.mark.parametrize(
+    ("licence", "prefix", "words"),
+    [
+        ("llama3.2", "Llama", "Built with Llama"),
+        ("llama3", "Llama-3", "Built with Llama"),
+        ("gemma", "", "Gemma Terms"),
+    ],
+)
+def test_what_licences_ask_for(models: Path, licence: str, prefix: str, words: str) -> None:
+    base, _ = base_model_add(source=str(folder(models, card=f"---\nlicense: {licence}\n---\n")))
+    assert base.name_prefix == prefix
+    assert words in base.attribution
+
+
+def test_other_weights_under_a_name_that_has_adapters(models: Path) -> None:
+    from tests.webapp.company import company_create, jsonl, talks
+    from webapp.datasets.files import file_create
+    from webapp.jobs.create import job_create
+
+    base, _ = base_model_add(source=str(folder(models)))
+    tenant = company_create("A").tenant
+    file = file_create(tenant=tenant, filename="a", stream=jsonl(talks()))
+    job_create(tenant=tenant, base=base, training_file=file)
+    save_file({"w": np.ones((4, 8), np.float32)}, models / "tiny-chat" / "model.safetensors")
+    with pytest.raises(BadRequest) as refused:
+        base_model_add(source=str(models / "tiny-chat"))
+    assert refused.value.code == "base_model_changed"
+    Job.objects.all().delete()
+    assert base_model_add(source=str(models / "tiny-chat"))[0].digest != base.digest
+
+
+def test_the_command(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("base_model_add", str(folder(models)))
+    assert "Added tiny-chat" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="neither a folder nor a hub id"):
+        call_command("base_model_add", "what is this")
+
+
+def test_the_hub_away(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(CommandError, match="HF_HUB_OFFLINE"):
+        call_command("base_model_add", "Qwen/Qwen2.5-0.5B-Instruct")
+
+
+def test_the_demo_model_says_what_it_is(models: Path) -> None:
+    base, _ = base_model_add(source=str(folder(models, "smollm2-135m-instruct", card=None)))
+    assert "Demo model" in base.label
+    assert base.license == "apache-2.0"

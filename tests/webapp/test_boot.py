@@ -1,0 +1,92 @@
+"""What the web process insists on before it serves anybody."""
+
+import os
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+
+from webapp.config.database import assert_owns_nothing, grant_to_web
+from webapp.config.settings import settings
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_web_role_owns_no_table(django_db_setup: None) -> None:
+    assert_owns_nothing(settings().database_url)
+    with psycopg.connect(settings().database_url) as web:
+        assert web.execute("SELECT count(*) FROM tenants_tenant").fetchone() is not None
+        for forbidden in (
+            "DROP TABLE jobs_job",
+            "ALTER TABLE jobs_job ADD x int",
+            "CREATE TABLE public.mine (x int)",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), web.transaction():
+                web.execute(forbidden)
+
+
+def test_an_owner_is_refused(django_db_setup: None) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"owns \d+ tables"):
+        assert_owns_nothing(settings().database_owner_url)
+
+
+def test_the_process_does_not_start_as_owner(django_db_setup: None) -> None:
+    env = {**os.environ, "ATTUNE_DATABASE_URL": settings().database_owner_url}
+    done = subprocess.run(
+        [sys.executable, "-c", "import webapp.config.asgi"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Give the web process a role of its own" in done.stderr
+
+
+def test_granting_again_changes_nothing(django_db_setup: None) -> None:
+    grant_to_web(owner_url=settings().database_owner_url, web_url=settings().database_url)
+    assert_owns_nothing(settings().database_url)
+
+
+def test_missing_settings_are_all_named() -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ATTUNE_")}
+    env["ATTUNE_PUBLIC_URL"] = "not a url"
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    for name in ("ATTUNE_DATABASE_URL: is not set", "ATTUNE_S3_BUCKET: is not set", "ATTUNE_PUBLIC_URL: "):
+        assert name in done.stderr
+
+
+def test_no_torch_in_webapp() -> None:
+    """Importing everything of the web process loads neither torch nor a model library."""
+    code = """
+import sys, pkgutil, importlib, django
+django.setup()
+import webapp
+for module in pkgutil.walk_packages(webapp.__path__, "webapp."):
+    if not module.name.endswith("asgi"):
+        importlib.import_module(module.name)
+assert not {"torch", "transformers", "peft", "vllm", "huggingface_hub"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_migrations_are_complete() -> None:
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+
+def test_deployment_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**os.environ, "ATTUNE_PUBLIC_URL": "https://attune.example"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ all of it running until Ctrl-C. With --once it ends by itself, with exit code 0 
 """
 
 import argparse
+import json
 import shlex
 import sys
 import threading
@@ -18,7 +19,7 @@ from local_stack.demo_accounts import Accounts, accounts_create
 from local_stack.demo_answers import Answers, ask, ask_whole
 from local_stack.demo_base import Base, base_prepare
 from local_stack.demo_checks import checks
-from local_stack.demo_people import Cast, Person, invented, of_file, rows
+from local_stack.demo_people import Cast, invented, of_file, rows
 from local_stack.demo_screen import Screen
 from local_stack.demo_training import Run, run_start, runs_follow
 from local_stack.home import StackError
@@ -74,7 +75,7 @@ def perform(screen: Screen, running: stack.Stack, cast: Cast, base: Base, *, onc
     screen.heading("What was checked")
     results = checks(runs=runs, first=first, answers=answers, whole=whole)
     screen.checks(results)
-    epilogue(screen, running, accounts, base, cast.people[0])
+    epilogue(screen, running, accounts, base, cast)
     if not once:
         screen.heading("Everything stays up. Ctrl-C ends it.")
         with suppress(KeyboardInterrupt):
@@ -115,18 +116,21 @@ def speed(screen: Screen, answers: Answers) -> None:
         screen.line(f"Time to the first token: median {1000 * firsts[len(firsts) // 2]:.0f} ms.")
 
 
-def epilogue(screen: Screen, running: stack.Stack, accounts: Accounts, base: Base, person: Person) -> None:
-    web = running.urls["web"]
+def epilogue(screen: Screen, running: stack.Stack, accounts: Accounts, base: Base, cast: Cast) -> None:
+    web, person = running.urls["web"], cast.people[0]
+    about = {
+        "owner": "sees everybody's counts and states",
+        "member": f"talks to the model of {person.title}",
+        "staff": f"sees the whole installation: {web}/admin/",
+    }
     screen.heading("Try it yourself")
     screen.line(f"Dashboard  {web}/")
     for login in accounts.logins:
-        screen.line(f"{login.role.capitalize():<10} {login.email}  {login.password}")
+        screen.line(f"{login.role.capitalize():<10} {login.email}  {login.password}  ({about[login.role]})")
     screen.line(f"API key    {accounts.api_key}")
     screen.line(f"Logs       tail -F {running.home.logs}/*.log")
-    body = (
-        f'{{"model": "{base.name}", "user": "{person.user}", "stream": true, "max_tokens": 48, '
-        '"messages": [{"role": "user", "content": "Where do you live?"}]}'
-    )
+    asked = {"model": base.name, "user": person.user, "stream": True, "max_tokens": 48}
+    body = json.dumps({**asked, "messages": cast.questions[0]})
     # Straight to the terminal: a wrapped line could not be copied.
     print(
         f"\n  curl -N {web}/v1/chat/completions -H 'Authorization: Bearer {accounts.api_key}' "

@@ -15,7 +15,7 @@ from local_stack.home import StackError
 ENDED = ("succeeded", "failed", "cancelled")
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 1800
-LISTED = 10
+LISTED = 5
 
 
 @dataclass

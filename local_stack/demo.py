@@ -121,7 +121,7 @@ def epilogue(screen: Screen, running: stack.Stack, accounts: Accounts, base: Bas
     about = {
         "owner": "sees everybody's counts and states",
         "member": f"talks to the model of {person.title}",
-        "staff": f"sees the whole installation: {web}/admin/",
+        "staff": f"live usage at {web}/staff/usage, records at {web}/admin/",
     }
     screen.heading("Try it yourself")
     screen.line(f"Dashboard  {web}/")

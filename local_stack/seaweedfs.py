@@ -33,7 +33,8 @@ def seaweedfs(home: Home, *, ports: dict[str, int], env: dict[str, str]) -> Serv
             identities,
             json.dumps({"identities": [identity(secrets, name, actions) for name, actions in who.values()]}),
         )
-        (folder / "data").mkdir(exist_ok=True)
+        for name in ("data", "logs"):
+            (folder / name).mkdir(exist_ok=True)
 
     def ready() -> None:
         client = s3_client(url, secrets["s3_stack_id"], secrets["s3_stack_key"])
@@ -43,7 +44,7 @@ def seaweedfs(home: Home, *, ports: dict[str, int], env: dict[str, str]) -> Serv
 
     command = [
         str(Path(sys.executable).parent / "weed"),
-        f"-logdir={home.logs}",
+        f"-logdir={folder / 'logs'}",
         "mini",
         f"-dir={folder / 'data'}",
     ]

@@ -18,13 +18,14 @@ from local_stack.plan import Plan
 from local_stack.service import Service
 
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
+LARGE_LOG = 20_000_000  # bytes; set aside, once, at a start
 STEADY = 60.0  # seconds of life after which a part's earlier deaths are forgotten
 
 
 @dataclass
 class Part:
     service: Service
-    state: str = "waiting"  # starting, ready, done, pausing, stopped
+    state: str = "waiting"  # starting, ready, done, pausing, killed
     process: "Popen[bytes] | None" = None
     started: float = 0.0
     seconds: float = 0.0  # from start to readiness
@@ -109,7 +110,10 @@ class Supervisor:
 
     def start(self, part: Part) -> None:
         part.service.prepare()
-        part.process = part.service.start(self.home.log(part.name))
+        log = self.home.log(part.name)
+        if log.exists() and log.stat().st_size > LARGE_LOG:
+            log.replace(log.with_name(f"{part.name}.old.log"))
+        part.process = part.service.start(log)
         part.started = time.monotonic()
         part.state = "starting"
 
@@ -221,8 +225,9 @@ class Supervisor:
                 if not part.kill_at and not needed:
                     part.kill_at = now + part.service.grace
                     processes.send(part.process.pid, part.service.stop_signal)  # type: ignore[union-attr]
-                elif part.kill_at and now > part.kill_at:
+                elif part.state != "killed" and part.kill_at and now > part.kill_at:
                     say(f"  {part.name} did not stop in {part.service.grace} s and was killed")
+                    part.state = "killed"
                     self.end_session(part)
             for part in [part for part in running if not part.alive]:
                 running.remove(part)

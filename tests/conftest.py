@@ -90,3 +90,20 @@ def _empty_tables(case: object) -> None:
     # Foreign keys are checked at the end of the transaction, so any order will do.
     with connection.cursor() as cursor:
         cursor.execute(";".join(["BEGIN", *(f'DELETE FROM "{name}"' for name in tables), "COMMIT"]))
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[local_stack.Stack]:
+    """Everything, engine and trainer included: one for all tests marked `stack`, on a data folder of its own."""
+    home = Path(tempfile.mkdtemp(prefix="attune-stack-"))
+    home.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        models = os.environ["ATTUNE_MODELS_DIR"]
+        for name in [name for name in os.environ if name.startswith("ATTUNE_")]:
+            patch.delenv(name)
+        running = local_stack.start(
+            home=home, env={"ATTUNE_MODELS_DIR": models, "ATTUNE_SIGNUP_OPEN": "true"}
+        )
+    with running:
+        yield running
+    shutil.rmtree(home, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The gateway over HTTP: whole and streamed answers, faults of the engine, readers that leave, and one usage row each."""
+"""The gateway over HTTP: whole and streamed answers, an engine that fails, readers that leave, one usage row each."""
 
 import json
 import time
@@ -160,7 +160,7 @@ def test_the_engine_fails_in_the_middle_of_a_whole_answer(
     assert only_row(response.status_code).output_tokens == 2
 
 
-def test_the_client_raises_on_a_broken_stream(
+def test_the_client_hears_of_a_broken_stream(
     openai_client: MakeClient, company: Company, engine: FaultyEngine
 ) -> None:
     base_model()

@@ -1,0 +1,68 @@
+"""The admin shows every record, changes few, and never shows what authenticates or what people wrote."""
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from tests.webapp.company import Company
+from tests.webapp.dashboard.conftest import SECRET_NAME, browser, things_of
+from webapp.jobs.models import Job
+from webapp.tenants.models import ApiKey, User
+from webapp.usage.records import usage_record
+
+pytestmark = pytest.mark.django_db
+OURS = [
+    model for app in apps.get_app_configs() if app.name.startswith("webapp.") for model in app.get_models()
+]
+
+
+@pytest.fixture
+def staff() -> Client:
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.create_superuser("staff@example.com", "a long enough phrase"))
+    return client
+
+
+def test_every_record_is_there() -> None:
+    assert OURS
+    assert [model for model in OURS if not admin.site.is_registered(model)] == []
+
+
+def test_every_page_opens_and_hides_what_it_must(company: Company, staff: Client) -> None:
+    made = things_of(company, company.teammate)
+    Job.objects.filter(id=made.job.id).update(token="t" * 64, dispatch_token="d" * 64)
+    usage_record(tenant=company.tenant.id, kind="chat", request_id="r", base="tiny", status=200, seconds=1)
+    secrets = [key.hmac for key in ApiKey.objects.all()]
+    secrets += [user.password for user in User.objects.all()] + ["t" * 64, "d" * 64, SECRET_NAME]
+    for model in OURS:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        pages = [reverse(f"{name}_changelist"), reverse(f"{name}_changelist") + "?q=a"]
+        pages += [reverse(f"{name}_change", args=[row.pk]) for row in model._default_manager.all()[:3]]
+        for page in pages:
+            answer = staff.get(page)
+            assert answer.status_code == 200, page
+            text = answer.content.decode()
+            assert [secret for secret in secrets if secret and secret in text] == [], page
+
+
+def test_nothing_is_made_or_deleted_here(company: Company, staff: Client) -> None:
+    for model in OURS:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        assert staff.get(reverse(f"{name}_add")).status_code == 403
+        row = model._default_manager.first()
+        if row is not None:
+            assert staff.post(reverse(f"{name}_delete", args=[row.pk]), {"post": "yes"}).status_code == 403
+
+
+def test_a_leaked_key_can_be_revoked(company: Company, staff: Client) -> None:
+    key = ApiKey.objects.get(tenant=company.tenant, end_user=None)
+    form = {"revoked_at_0": "2026-01-01", "revoked_at_1": "10:00:00"}
+    assert staff.post(reverse("admin:tenants_apikey_change", args=[key.pk]), form).status_code == 302
+    key.refresh_from_db()
+    assert key.revoked_at is not None
+
+
+def test_only_staff_get_in(company: Company) -> None:
+    assert browser(company.owner).get("/admin/").status_code == 302

@@ -41,7 +41,8 @@ def token_adapters(
     """
     if not adapters.any():
         return np.zeros(int(scheduled.sum()), np.int64), np.zeros(int(sampled.sum()), np.int64)
-    limits = np.where(prefill_only, prompt_lengths, np.iinfo(np.int64).max)
+    # vLLM's arrays are int32, and numpy would wrap "no limit" to -1 rather than widen them.
+    limits = np.where(prefill_only, prompt_lengths.astype(np.int64), np.iinfo(np.int64).max)
     ends = starts + scheduled
     return (
         _by_position(adapters, limits, starts, scheduled),

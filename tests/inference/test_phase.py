@@ -19,10 +19,20 @@ request = st.tuples(
 ).map(lambda r: (*r[:5], min(r[4], r[5])))
 
 
+#: With the dtypes of vLLM's own arrays: "no limit" must not wrap around in them.
+COLUMNS = {
+    "adapters": np.int64,
+    "prefill_only": np.bool_,
+    "prompt_lengths": np.int32,
+    "starts": np.int32,
+    "scheduled": np.int32,
+    "sampled": np.int32,
+}
+
+
 def mapped(requests):
-    columns = [np.array(column) for column in zip(*requests, strict=True)]
-    names = ("adapters", "prefill_only", "prompt_lengths", "starts", "scheduled", "sampled")
-    return token_adapters(**dict(zip(names, columns, strict=True)))
+    columns = zip(COLUMNS.items(), zip(*requests, strict=True), strict=True)
+    return token_adapters(**{name: np.array(values, dtype) for (name, dtype), values in columns})
 
 
 @settings(deadline=None)

@@ -23,6 +23,7 @@ from local_stack.service import Service
 DATABASE = "attune"
 OWNER = "attune_owner"
 WEB = "attune_web"
+ELSEWHERE = Path("/var/lib/attune")
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",  # nobody gets in without a password
@@ -85,18 +86,26 @@ def reachable(programs: Path, folder: Path, user: pwd.struct_passwd | None) -> t
     """
     if user is None or (passable(programs) and passable(folder.parent)):
         return programs, folder
-    place = Path("/var/lib/attune") / sha256(str(folder).encode()).hexdigest()[:12]
+    forget_lost_places()
+    place = ELSEWHERE / sha256(str(folder).encode()).hexdigest()[:12]
     place.mkdir(mode=0o755, parents=True, exist_ok=True)
-    copy = programs
+    (place / "belongs-to").write_text(str(folder.parent))
     if not passable(programs):
-        copy = place / "programs" / programs.parent.name / "bin"
+        copy = place / "programs"
         if not copy.exists():
-            partial_copy = place / "programs.partial"
-            shutil.rmtree(partial_copy, ignore_errors=True)
-            shutil.copytree(programs.parent, partial_copy / programs.parent.name, symlinks=True)
-            shutil.rmtree(place / "programs", ignore_errors=True)
-            partial_copy.rename(place / "programs")
-    return copy, place / "postgres"
+            unfinished = place / "programs.partial"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.copytree(programs.parent, unfinished, symlinks=True)
+            unfinished.rename(copy)
+        programs = copy / "bin"
+    return programs, place / "postgres"
+
+
+def forget_lost_places() -> None:
+    """Data whose data folder was removed is nobody's any more."""
+    for note in ELSEWHERE.glob("*/belongs-to"):
+        if not Path(note.read_text()).exists():
+            shutil.rmtree(note.parent, ignore_errors=True)
 
 
 def passable(path: Path) -> bool:

@@ -14,7 +14,10 @@ from training_jobs.settings import settings
 os.environ.update({"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"})
 
 app = Celery(
-    "training_jobs", broker=settings().broker_url.get_secret_value(), include=["training_jobs.tasks"]
+    "training_jobs",
+    broker=settings().broker_url.get_secret_value(),
+    include=["training_jobs.tasks"],
+    fixups=[],  # Celery would import Django wherever DJANGO_SETTINGS_MODULE happens to be set
 )
 app.conf.update(
     # A message is a hint that the database can repeat: acknowledged at once, and never fetched ahead of the job that

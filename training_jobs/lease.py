@@ -102,7 +102,7 @@ class Lease:
     def tell_the_rest(self) -> None:
         """After close(): heartbeats until all events are told, or one fails."""
         before = len(self._events) + 1
-        while self._events and len(self._events) < before and self._ended is None:
+        while self._events and len(self._events) < before and self._ended != "fenced":
             before = len(self._events)
             self._beat()
 

@@ -73,6 +73,7 @@ def _ended(job: "_Job", lease: Lease, calls: JobCalls) -> str:
         lease.close()
         if lease.ended == "fenced":
             return "fenced"
+        lease.tell_the_rest()
         release = Release(epoch=calls.epoch, checkpoint=lease.last_checkpoint)
         calls.release(release, patience=RELEASE_SECONDS)
         return "paused" if lease.ended == "paused" else "released"

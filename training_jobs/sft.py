@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from training_jobs.attach.prompt_mask import IGNORED
@@ -209,6 +209,7 @@ class _Trainer(SFTTrainer):
             optimizers=(run.optimizer, None),
             callbacks=[_StepDone(lambda: run.step_done(self.step_loss))],
         )
+        self.remove_callback(PrinterCallback)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Our own order and layout; the generator keeps the loader from drawing on the training's random numbers."""

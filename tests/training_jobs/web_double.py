@@ -64,6 +64,9 @@ class WebDouble:
         return [event for beat in self.of(m.Heartbeat) for event in beat.events]
 
     def answer(self, verb: str, token: str, body: bytes) -> tuple[int, m.Message | dict[str, Any]]:
+        if verb not in ("claim", "heartbeat", "uploads", "complete", "fail", "release"):
+            self.said.append(m.WorkerHello.model_validate_json(body))
+            return 200, {"ok": True}
         if verb == "claim":
             return self._claim(token, m.Claim.model_validate_json(body))
         kinds = {"heartbeat": m.Heartbeat, "uploads": m.UploadRequest, "complete": m.Complete, "fail": m.Fail}

@@ -10,10 +10,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def base() -> Path:
     """The demo base model's folder (make setup puts it there)."""
-    home = Path(os.environ.get("ATTUNE_HOME", ROOT / ".attune"))
-    folder = home / "models" / "smollm2-135m-instruct"
-    if not (folder / "config.json").exists():
-        pytest.skip(f"there is no base model in {folder}: run `make setup`")
+    folder = Path(os.environ.get("ATTUNE_MODELS_DIR", ROOT / ".attune" / "models")) / "smollm2-135m-instruct"
+    assert (folder / "config.json").exists(), f"there is no base model in {folder}: run `make setup`"
     return folder
 
 

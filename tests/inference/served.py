@@ -94,7 +94,8 @@ def answer(response: httpx.Response) -> list[int]:
 def serve(base: Path, folder: Path, s3: dict[str, str]) -> Iterator[Served]:
     key, port = secrets.token_hex(16), _free_port()
     (folder / "adapters").mkdir()
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ATTUNE_")}
+    # The in-process engine of other tests leaves settings of its own behind.
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("ATTUNE_", "VLLM_"))}
     env = {
         **clean,
         **{name: value for name, value in s3.items() if name.startswith("ATTUNE_S3_")},

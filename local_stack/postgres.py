@@ -91,14 +91,22 @@ def reachable(programs: Path, folder: Path, user: pwd.struct_passwd | None) -> t
     place.mkdir(mode=0o755, parents=True, exist_ok=True)
     (place / "belongs-to").write_text(str(folder.parent))
     if not passable(programs):
-        copy = place / "programs"
-        if not copy.exists():
-            unfinished = place / "programs.partial"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(programs.parent, unfinished, symlinks=True)
-            unfinished.rename(copy)
-        programs = copy / "bin"
+        programs = copied(programs, place)
     return programs, place / "postgres"
+
+
+def copied(programs: Path, place: Path) -> Path:
+    """The programs with the libraries that the wheel keeps beside its package, in the same arrangement."""
+    install, package = programs.parent, programs.parents[1]
+    copy = place / "programs"
+    if not copy.exists():
+        unfinished = place / "programs.partial"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.copytree(install, unfinished / package.name / install.name, symlinks=True)
+        for libraries in package.parent.glob(f"{package.name}.libs"):
+            shutil.copytree(libraries, unfinished / libraries.name)
+        unfinished.rename(copy)
+    return copy / package.name / install.name / programs.name
 
 
 def forget_lost_places() -> None:

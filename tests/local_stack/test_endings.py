@@ -17,8 +17,8 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Home:
-    return Home(tmp_path)
+def place(public: Path) -> Home:
+    return Home(public)
 
 
 def begin(place: Home, *more: str) -> tuple["subprocess.Popen[bytes]", set[int]]:

@@ -34,8 +34,11 @@ def test_data_in_a_private_folder_moves_to_where_nobody_can_reach_it(private: Pa
 
 def test_programs_in_a_private_folder_are_copied_and_work(private: Path):
     nobody = pwd.getpwnam("nobody")
-    programs = private / "pginstall/bin"
-    shutil.copytree(postgres.binaries().parent, programs.parent, symlinks=True)
+    package = postgres.binaries().parents[1]
+    shutil.copytree(postgres.binaries().parent, private / package.name / "pginstall", symlinks=True)
+    for libraries in package.parent.glob(f"{package.name}.libs"):
+        shutil.copytree(libraries, private / libraries.name)
+    programs = private / package.name / "pginstall/bin"
     found, folder = postgres.reachable(programs, private / "home/postgres", nobody)
     assert postgres.passable(found)
     assert postgres.passable(folder.parent)

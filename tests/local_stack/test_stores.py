@@ -18,8 +18,8 @@ from local_stack.seaweedfs import s3_client
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stack")
+def home(public_for_module: Path) -> Path:
+    return public_for_module
 
 
 @pytest.fixture(scope="module")

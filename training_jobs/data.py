@@ -1,4 +1,4 @@
-"""Normalised conversations (JSONL, docs/conversations.md) as training examples: one for each trained assistant turn."""
+"""Normalised conversations (JSONL, one `Conversation` a line) as examples: one for each trained assistant turn."""
 
 from collections import Counter
 from collections.abc import Iterable

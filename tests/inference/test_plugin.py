@@ -21,10 +21,12 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_installed_version_is_in_the_table_and_has_its_sources():
-    from inference.compat_table import TABLE, TOUCHED, check_sources, installed_version
+    from inference import plugin
+    from inference.compat_table import TABLE, TOUCHED, installed_version
 
     assert len(TABLE[installed_version()]) == len(TOUCHED)
-    check_sources()
+    plugin.register()
+    plugin.require_active()  # it checks every source before it changes any
 
 
 def test_a_changed_source_is_refused_in_words_and_nothing_is_patched():
@@ -54,7 +56,9 @@ def test_an_unknown_version_is_refused_in_words(monkeypatch):
     from inference import compat_table
 
     monkeypatch.setattr(compat_table, "installed_version", lambda: "0.99.0")
-    with pytest.raises(compat_table.Incompatible, match=r"does not know vLLM 0\.99\.0; install one of .*0\.32\.0"):
+    with pytest.raises(
+        compat_table.Incompatible, match=r"does not know vLLM 0\.99\.0; install one of .*0\.32\.0"
+    ):
         compat_table.check_sources()
 
 

@@ -1,19 +1,32 @@
 """Random adapters, strong enough that every one of them changes what the model says."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from adapters_store.base import base_digest
-from adapters_store.manifest import BaseRef
+from adapters_store.manifest import BaseRef, Manifest
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import PROJECTIONS, scale_of
 from adapters_store.weights import adapter_write
 from inference.adapter_checks import served_base
-from tests.inference.reference import Adapter
 
 #: adapter_config.json's peft_type: only an all-position LoRA is something that stock PEFT may load.
 _PEFT_TYPE = {"lora": "PREFT_LORA", "direft": "DIREFT", "loreft": "LOREFT"}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter as tests make it: its manifest, its float32 arrays and the folder where it lies."""
+
+    manifest: Manifest
+    tensors: dict[str, np.ndarray]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
 
 
 def random_adapter(

@@ -6,32 +6,18 @@ where the reference itself is sure: from the first position whose two best logit
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from adapters_store.manifest import Manifest
 from adapters_store.preft.lora import lora_delta
 from adapters_store.preft.positions import adapted
 from adapters_store.preft.reft import direft_delta, loreft_delta
+from tests.inference.adapters import Adapter
 
 MARGIN = 1e-3
-
-
-@dataclass(frozen=True)
-class Adapter:
-    """An adapter as tests make it: its manifest, its float32 arrays and the folder where it lies."""
-
-    manifest: Manifest
-    tensors: dict[str, np.ndarray]
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        return self.manifest.name
 
 
 class Reference:

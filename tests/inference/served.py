@@ -15,7 +15,7 @@ import httpx
 
 from adapters_store.manifest import MANIFEST_FILE, manifest_dump
 from adapters_store.s3 import ObjectStore, manifest_key, object_key
-from tests.inference.reference import Adapter
+from tests.inference.adapters import Adapter
 
 BLOCK = 32
 SLOTS, MEMORY = 2, 6

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from openai import OpenAI
+from openai import OpenAI, OpenAIError
 
 from local_stack import stack
 from local_stack.demo_accounts import Accounts, accounts_create
@@ -44,6 +44,9 @@ def main() -> int:
             return perform(screen, running, cast, base, once=given.once)
     except StackError as error:
         screen.problem(f"\n{error}")
+        return 1
+    except OpenAIError as error:
+        screen.problem(f"\nThe API did not do what was asked: {error}. The logs say more: `make logs`.")
         return 1
     except KeyboardInterrupt:
         screen.problem("\nInterrupted before the end; everything is stopped.")

@@ -21,9 +21,11 @@ from local_stack.demo_training import Run
 QUIET_WIDTH = 120
 LINE_SECONDS = 10.0
 STATES = {
-    "validating_files": "reading the files",
+    "validating": "reads the files",
     "queued": "waits for the trainer",
+    "dispatched": "waits for the trainer",
     "running": "trains",
+    "gating": "the engine tries the adapter",
     "succeeded": "done",
     "failed": "failed",
     "cancelled": "cancelled",
@@ -78,14 +80,14 @@ class Screen:
         said: dict[str, tuple[str, float]] = {}
 
         def changed(run: Run) -> None:
-            state, when = said.get(run.job, ("", 0.0))
-            now = time.monotonic()
-            if run.state == state and (run.state != "running" or now - when < LINE_SECONDS):
+            before, when = said.get(run.job, ("", 0.0))
+            now, state = time.monotonic(), STATES.get(run.state, run.state)
+            if state == before and (run.state != "running" or now - when < LINE_SECONDS):
                 return
-            said[run.job] = (run.state, now)
+            said[run.job] = (state, now)
             loss = "" if run.loss is None else f", loss {run.loss:.2f}"
             steps = f", step {run.step} of {run.total or '?'}{loss}" if run.step else ""
-            self.line(f"{label(run)}: {STATES.get(run.state, run.state)}{steps}")
+            self.line(f"{label(run)}: {state}{steps}")
 
         return changed
 

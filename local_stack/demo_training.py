@@ -106,9 +106,8 @@ def run_update(client: OpenAI, run: Run) -> None:
     job = client.fine_tuning.jobs.retrieve(run.job)
     for event in new_events(client, run):
         run_hear(run, event)
-    run.state = job.status
-    # Attune's own fields, which the client passes through.
-    run.total = job.progress["total_steps"] or None
+    # Attune's own field, which the client passes through: OpenAI has fewer states, and no count of steps.
+    run.state, run.total = job.progress["state"], job.progress["total_steps"] or None
     if run.ended:
         report = job.report or {}
         run.before, run.after = report.get("held_out_loss_before"), report.get("held_out_loss_after")

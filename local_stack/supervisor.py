@@ -18,6 +18,7 @@ from local_stack.plan import Plan
 from local_stack.service import Service
 
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
+REMINDER = 30.0  # seconds between two signs of life of a part that takes long
 LARGE_LOG = 20_000_000  # bytes; set aside, once, at a start
 STEADY = 60.0  # seconds of life after which a part's earlier deaths are forgotten
 
@@ -33,6 +34,7 @@ class Part:
     delay: float = FIRST_DELAY
     resume: float = 0.0
     kill_at: float = 0.0
+    reminded: int = 0
     problem: str = ""
 
     @property
@@ -122,6 +124,7 @@ class Supervisor:
             part.service.ready()
         except Exception as error:  # every kind of refusal means "not yet"
             part.problem = f"{type(error).__name__}: {error}"
+            self.still_waiting(part)
             if time.monotonic() - part.started > part.service.patience and part.seconds == 0:
                 raise StackError(
                     f"{part.name} was not ready after {part.service.patience:.0f} s ({part.problem}).\n"
@@ -129,6 +132,12 @@ class Supervisor:
                 ) from None
             return
         self.became_ready(part, "ready")
+
+    def still_waiting(self, part: Part) -> None:
+        seconds = time.monotonic() - part.started
+        if part.seconds == 0 and seconds > (part.reminded + 1) * REMINDER:
+            part.reminded += 1
+            say(f"  {part.name:<11} starting for {seconds:.0f} s (tail -F {self.home.log(part.name)})")
 
     def became_ready(self, part: Part, state: str) -> None:
         part.state = state

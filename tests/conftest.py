@@ -37,6 +37,8 @@ def _point_django_at(home: Path) -> None:
     django.setup()
     # The real one takes a second a password, on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # Were it inherited by pytest-xdist's workers, they would load the settings before their own stores are planned.
+    del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 # Not below pytest's own folder: as root, PostgreSQL runs as nobody and has to reach its files.

@@ -73,7 +73,8 @@ for module in pkgutil.walk_packages(webapp.__path__, "webapp."):
         importlib.import_module(module.name)
 assert not {"torch", "transformers", "peft", "vllm", "huggingface_hub"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "webapp.config.django"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, timeout=60)
 
 
 def test_migrations_are_complete() -> None:

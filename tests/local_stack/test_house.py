@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 from local_stack.home import ROOT
+from tests.local_stack import readme_tree
 
 PACKAGES = ("adapters_store", "training_jobs", "inference", "webapp")
 MODULES = sorted(
@@ -71,6 +72,11 @@ def test_private_names_of_vllm_are_touched_in_compat_alone():
         if not path.stem.startswith("compat")
     }
     assert {name: lines for name, lines in places.items() if lines} == {}
+
+
+def test_the_tree_in_the_readme_is_true():
+    """`python -m tests.local_stack.readme_tree` writes it anew."""
+    assert readme_tree.written() == readme_tree.tree()
 
 
 def test_the_rules_can_fail():

@@ -1,6 +1,7 @@
 """The whole way of a person through the dashboard, on the whole stack: sign up, upload, train, chat."""
 
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -100,7 +101,8 @@ def test_staff_see_the_installation_live(stack: Stack, page: Page, picture: Pict
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Installation")).to_be_visible()
     slots = page.locator(".figure", has_text="Adapter slots in use").locator("dd")
-    expect(slots).to_have_text("0 of 8")
+    # How many there are is known from the first adapter on.
+    expect(slots).to_have_text(re.compile(r"^0( of \d+)?$"))
     # The page asks again by itself, and then knows how much was generated in between.
     rate = page.locator(".figure", has_text="Generated just now").locator("dd")
     expect(rate).to_have_text("0.0 tokens/s", timeout=15_000)

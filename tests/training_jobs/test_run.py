@@ -97,8 +97,7 @@ def test_a_job_completes(web, run, bases, tmp_path_factory):
     assert "secret" not in told
 
 
-@pytest.mark.parametrize("method", ["lora", "loreft"])
-@pytest.mark.parametrize("position", ["prefill", "all"])
+@pytest.mark.parametrize(("method", "position"), [("lora", "prefill"), ("loreft", "all")])
 def test_the_other_methods_complete(web, run, bases, tmp_path_factory, method, position):
     recipe = m.Recipe(method=method, position=position, rank=2)
     web.offer(base=bases[1], recipe=recipe, hyperparameters=HYPERPARAMETERS, rows=rows())

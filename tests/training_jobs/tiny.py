@@ -15,7 +15,7 @@ TEMPLATE = (
 )
 
 
-def tiny_model(*, layers: int = 3, seed: int = 0) -> LlamaForCausalLM:
+def tiny_model(*, layers: int = 2, seed: int = 0) -> LlamaForCausalLM:
     """float32, width 32, untied random weights large enough that the logits differ clearly."""
     torch.manual_seed(seed)
     config = LlamaConfig(

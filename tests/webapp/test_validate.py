@@ -6,10 +6,24 @@ import resource
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from webapp.datasets.lines import MAX_LINE_BYTES
 from webapp.datasets.validate import Validated, validate
 
+KEYS = (
+    "messages",
+    "role",
+    "content",
+    "weight",
+    "tool_calls",
+    "function",
+    "name",
+    "arguments",
+    "prompt",
+    "completion",
+)
 GOOD = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
 
 
@@ -204,3 +218,31 @@ def test_reports_hold_no_content() -> None:
     rows = line(said(("user", secret), ("assistant", ""))) + b'{"messages": "' + secret.encode() + b"\n"
     report = json.dumps(check(line(GOOD) + rows).report.as_json())
     assert "sister" not in report
+
+
+JSON = st.recursive(
+    st.sampled_from(["user", "assistant", "system", "text"])
+    | st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.binary(max_size=30) | JSON.map(lambda row: json.dumps(row).encode()), max_size=5))
+def test_nothing_in_a_file_is_a_fault_of_ours(rows: list[bytes]) -> None:
+    """Every row that is not blank is either good or reported, and what is kept is what trainers can read."""
+    result = check(line(GOOD) + b"\n".join(rows) + b"\n")
+    report = result.report
+    assert report.rows == report.good + report.bad
+    if report.error is None:
+        assert report.rows == 1 + sum(bool(row.strip()) for row in b"\n".join(rows).split(b"\n"))
+    for talk in talks(result):
+        assert {turn["role"] for turn in talk["messages"]} <= {"system", "user", "assistant"}
+        assert all(turn["content"].strip() for turn in talk["messages"])
+        assert any(turn.get("weight") == 1 for turn in talk["messages"])

@@ -12,7 +12,8 @@ _public = urlsplit(_settings.public_url)
 
 SECRET_KEY = _settings.secret_key.get_secret_value()
 DEBUG = False
-ALLOWED_HOSTS = [_public.hostname or "localhost", "localhost", "127.0.0.1"]
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", _public.hostname or "localhost"]
+ALLOWED_HOSTS += [host.strip() for host in _settings.allowed_hosts.split(",") if host.strip()]
 ROOT_URLCONF = "webapp.config.urls"
 ASGI_APPLICATION = "webapp.config.asgi.application"
 # A redirect would turn a client's POST into a GET without a body.

@@ -29,6 +29,8 @@ class Settings(BaseSettings):
     secret_key: Annotated[SecretStr, Field(min_length=32)]
     #: How browsers and trainers reach the web process; https makes cookies secure.
     public_url: str
+    #: Further host names, comma-separated, by which the process is reached (a trainer's way inside a cluster).
+    allowed_hosts: str = ""
     models_dir: Path
     trainer_token: Annotated[SecretStr, Field(min_length=16)]
     signup_open: bool = False

@@ -21,7 +21,7 @@ _ARGS = [
 ]
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
-Picture = Callable[[str], None]
+Picture = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -58,10 +58,10 @@ def picture(page: Page, request: pytest.FixtureRequest) -> Picture:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
-    def take(name: str) -> None:
+    def take(name: str, *, whole_page: bool = True) -> None:
         for width, size in (("desktop", DESKTOP), ("phone", PHONE)):
             page.set_viewport_size(size)
-            page.screenshot(path=folder / f"{name}-{width}.png", full_page=True)
+            page.screenshot(path=folder / f"{name}-{width}.png", full_page=whole_page)
             wider = page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )

@@ -67,7 +67,7 @@ def test_journey(stack: Stack, page: Page, picture: Picture, chats: Path) -> Non
     ask_both(page, "And what do you drink in the morning?")
     own = page.locator('.reply[data-side="own"] .words').first.inner_text()
     assert own != base, "the adapter changes what the model says"
-    picture("7-chat")
+    picture("7-chat", whole_page=False)
 
     for name, heading in (
         ("Models", "Models"),

@@ -39,7 +39,7 @@ def web(*, env: Environ, port: int, needs: tuple[str, ...]) -> Service:
         cwd=ROOT,
         needs=needs,
         url=url,
-        grace=0.8,
+        grace=0.6,
         ready=http_ready(f"{url}/healthz"),
     )
 
@@ -58,7 +58,7 @@ def dispatcher(*, env: Environ, needs: tuple[str, ...]) -> Service:
                 raise NotReadyError("it has not connected to the database")
 
     return Service(
-        name="dispatcher", command=command, env=named, cwd=ROOT, needs=needs, ready=ready, grace=2.4
+        name="dispatcher", command=command, env=named, cwd=ROOT, needs=needs, ready=ready, grace=2.0
     )
 
 
@@ -82,7 +82,7 @@ def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
         needs=needs,
         ready=ready,
         patience=120,
-        grace=2.4,  # to leave a checkpoint and give the job back; what is not given back, the lease returns
+        grace=2.0,  # to leave a checkpoint and give the job back; what is not given back, the lease returns
         death_signal=signal.SIGKILL,  # SIGTERM would let it finish; its child sees within a second that it is alone
     )
 
@@ -105,5 +105,5 @@ def engine(home: Home, *, env: Environ, port: int) -> Service:
         ready=ready,
         url=url,
         patience=900,  # a minute on an idle machine, but it shares its cores
-        grace=2.4,
+        grace=2.0,
     )

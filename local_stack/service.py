@@ -36,7 +36,7 @@ class Service:
     death_signal: signal.Signals | None = (
         None  # what it gets when the supervisor is killed; None: the stop signal
     )
-    grace: float = 1.6  # seconds between the stop signal and SIGKILL
+    grace: float = 1.4  # seconds between the stop signal and SIGKILL
     patience: float = 60.0  # seconds until the first readiness
     once: bool = False  # a step, not a server: ready when it has ended with 0
     user: pwd.struct_passwd | None = None  # run as this user (only root can)

@@ -18,6 +18,7 @@ from local_stack.plan import Plan
 from local_stack.service import Service
 
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
+LAST_SECOND = 4.0  # five seconds after Ctrl-C everything is gone, on a busy machine too
 REMINDER = 30.0  # seconds between two signs of life of a part that takes long
 LARGE_LOG = 20_000_000  # bytes; set aside, once, at a start
 STEADY = 60.0  # seconds of life after which a part's earlier deaths are forgotten
@@ -227,15 +228,18 @@ class Supervisor:
         """Each part when those that need it have gone, at most about five seconds in all."""
         say("\nStopping.")
         running = [part for part in self.parts if part.alive]
+        last = time.monotonic() + LAST_SECOND
         while running:
             now = time.monotonic()
             for part in running:
                 needed = any(part.name in other.service.needs for other in running)
                 if not part.kill_at and not needed:
                     part.kill_at = now + part.service.grace
+                    if not part.service.needs:  # the stores may use what time the others left
+                        part.kill_at = max(part.kill_at, last)
                     processes.send(part.process.pid, part.service.stop_signal)  # type: ignore[union-attr]
                 elif part.state != "killed" and part.kill_at and now > part.kill_at:
-                    say(f"  {part.name} did not stop in {part.service.grace} s and was killed")
+                    say(f"  {part.name} did not stop in time and was killed")
                     part.state = "killed"
                     self.end_session(part)
             for part in [part for part in running if not part.alive]:

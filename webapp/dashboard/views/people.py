@@ -1,27 +1,40 @@
 """The company's people, for its owner and admins: counts and states, never what anybody wrote or made."""
 
-from django.db.models import Count, Q
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from webapp.adapters.models import Adapter
 from webapp.dashboard.access import manager_page
-from webapp.jobs.models import TERMINAL, State
+from webapp.datasets.files import UPLOAD_PURPOSE
+from webapp.datasets.models import File
+from webapp.jobs.models import TERMINAL, Job, State
 from webapp.tenants.models import Membership
 
 
 @manager_page
 @require_GET
 def people(request: HttpRequest) -> HttpResponse:
-    files = Count("end_user__files", filter=Q(end_user__files__deleted_at=None), distinct=True)
-    jobs = Count("end_user__jobs", distinct=True)
-    unfinished = Count("end_user__jobs", filter=~Q(end_user__jobs__state__in=TERMINAL), distinct=True)
-    failed = Count("end_user__jobs", filter=Q(end_user__jobs__state=State.FAILED), distinct=True)
-    models = Count("end_user__adapters", filter=Q(end_user__adapters__deleted_at=None), distinct=True)
     members = (
         Membership.objects.filter(tenant=request.membership.tenant)
         .select_related("user", "end_user")
-        .annotate(files=files, jobs=jobs, unfinished=unfinished, failed=failed, models=models)
+        .annotate(
+            files=_count(File.objects.filter(deleted_at=None, purpose=UPLOAD_PURPOSE)),
+            jobs=_count(Job.objects.all()),
+            unfinished=_count(Job.objects.exclude(state__in=TERMINAL)),
+            failed=_count(Job.objects.filter(state=State.FAILED)),
+            models=_count(Adapter.objects.filter(deleted_at=None)),
+        )
         .order_by("created_at")
     )
     return render(request, "dashboard/people.html", {"members": members})
+
+
+def _count(rows: QuerySet) -> Coalesce:
+    """How many of `rows` are the member's: a query of its own each, since joins would multiply one another."""
+    theirs = rows.filter(end_user=OuterRef("end_user")).order_by().values("end_user")
+    return Coalesce(
+        Subquery(theirs.annotate(count=Count("id")).values("count")), 0, output_field=IntegerField()
+    )

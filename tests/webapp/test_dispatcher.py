@@ -50,6 +50,9 @@ def test_a_job_reaches_a_trainer(company: Company, web: httpx.Client, queue: red
     [message] = messages(queue)
     assert message == {"job": job.id.hex, "dispatch_token": message["dispatch_token"]}
     assert trainer.claim(**message).status_code == 200
+    company.job()
+    prepare_all()
+    assert dispatch_all() == 0, "the claim says that it is busy, before its next hello does"
 
 
 def test_only_as_many_as_there_is_room_for(company: Company, web: httpx.Client, queue: redis.Redis) -> None:

@@ -34,7 +34,7 @@ from webapp.datasets.storage import object_drop, object_lock, storage_away, stor
 from webapp.jobs.events import event_add, events_add
 from webapp.jobs.lifecycle import attempt_failed, job_fail_with, job_requeue, job_to
 from webapp.jobs.locks import LEASE, URL_SECONDS, fenced, job_held, job_locked, state_of
-from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State
+from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State, Worker
 from webapp.jobs.tokens import epoch_token, matches, stored
 
 #: Adapters and training states are small beside their base model; a larger upload is a mistake.
@@ -60,6 +60,8 @@ def job_claim(*, job: uuid.UUID, dispatch_token: str, claim: Claim) -> JobSpec:
             **({} if row.started_at else {"started_at": Now()}),
         )
         Outbox.objects.filter(job=row).delete()
+        # Not only at its next hello, or it would be sent another job that has to wait.
+        Worker.objects.filter(id=worker).update(busy=True)
         event_add(
             job=row, message="A trainer took the job." if row.epoch == 1 else f"Attempt {row.epoch} began."
         )

@@ -202,7 +202,7 @@ def test_any_order(web: httpx.Client, played_engine: PlayedEngine) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=12,
+            max_examples=8,
             stateful_step_count=15,
             deadline=None,
             # The same orders each time: what a run covers is known.

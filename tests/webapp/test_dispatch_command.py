@@ -1,0 +1,49 @@
+"""`manage.py dispatch` as a process: it moves jobs on, and ends when asked."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from tests.webapp.company import Company
+from tests.webapp.played_engine import PlayedEngine
+from tests.webapp.played_trainer import PlayedTrainer
+from tests.webapp.test_transitions import running
+from webapp.jobs.models import Job
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def dispatcher(stores: object, played_engine: PlayedEngine) -> Iterator[subprocess.Popen[bytes]]:
+    env = {**os.environ, "ATTUNE_ENGINE_URL": played_engine.engine.url}
+    process = subprocess.Popen([sys.executable, "manage.py", "dispatch"], env=env, stderr=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_from_validating_to_succeeded(
+    company: Company, web: httpx.Client, dispatcher: subprocess.Popen[bytes]
+) -> None:
+    job, trainer = running(company, web, end_user=company.maren)
+    waiting = company.job()
+    PlayedTrainer(web).hello()
+    until(lambda: Job.objects.get(id=waiting.id).state == "dispatched")
+    trainer.complete(trainer.adapter())
+    until(lambda: Job.objects.get(id=job.id).state == "succeeded")
+    dispatcher.send_signal(signal.SIGTERM)
+    assert dispatcher.wait(5) == 0
+

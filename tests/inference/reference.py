@@ -28,7 +28,7 @@ class Reference:
         """Prompt with the adapter into a KV cache, then the answer on top of it (position all: with it, too)."""
         cache = DynamicCache(config=self.model.config)
         everywhere = adapter is not None and adapter.manifest.position == "all"
-        first = self._logits(prompt, adapter, [True] * len(prompt), cache)[-1:]
+        first = self._logits(prompt, adapter, [True] * len(prompt), cache, keep=1)
         rest = (
             self._logits(answer[:-1], adapter, [everywhere] * (len(answer) - 1), cache)
             if answer[1:]
@@ -41,24 +41,35 @@ class Reference:
         tokens = [*prompt, *answer[:-1]]
         everywhere = adapter is not None and adapter.manifest.position == "all"
         mask = adapted(np.arange(len(tokens)), len(tokens) if everywhere else len(prompt)).tolist()
-        return Scores(self._logits(tokens, adapter, mask, None)[len(prompt) - 1 :])
+        return Scores(self._logits(tokens, adapter, mask, None, keep=len(answer)))
 
     def greedy(self, prompt: Sequence[int], count: int, adapter: Adapter | None) -> list[int]:
         """Token by token, as one would decode by hand."""
         cache = DynamicCache(config=self.model.config)
         everywhere = adapter is not None and adapter.manifest.position == "all"
-        answer = [int(self._logits(prompt, adapter, [True] * len(prompt), cache)[-1].argmax())]
+        answer = [int(self._logits(prompt, adapter, [True] * len(prompt), cache, keep=1)[-1].argmax())]
         while len(answer) < count:
             answer.append(int(self._logits(answer[-1:], adapter, [everywhere], cache)[-1].argmax()))
         return answer
 
     @torch.no_grad()
     def _logits(
-        self, tokens: Sequence[int], adapter: Adapter | None, rows: Sequence[bool], cache: DynamicCache | None
+        self,
+        tokens: Sequence[int],
+        adapter: Adapter | None,
+        rows: Sequence[bool],
+        cache: DynamicCache | None,
+        *,
+        keep: int = 0,
     ) -> torch.Tensor:
-        """[len(tokens), vocabulary] float32; the adapter acts on the rows that are True."""
+        """[keep or len(tokens), vocabulary] float32 of the last tokens; the adapter acts on the rows that are True."""
         with self._hooked(adapter, torch.tensor(rows)):
-            out = self.model(torch.tensor([list(tokens)]), past_key_values=cache, use_cache=cache is not None)
+            out = self.model(
+                torch.tensor([list(tokens)]),
+                past_key_values=cache,
+                use_cache=cache is not None,
+                logits_to_keep=keep,
+            )
         return out.logits[0]
 
     @contextmanager

@@ -69,11 +69,11 @@ def test_the_reference_is_what_one_decodes_by_hand(reference, adapters, tokens):
 
 
 def test_everything_at_once(engine: Engine, reference: Reference, adapters, tokens):
-    """Base requests and four adapters at every length, all adapters at two, with 2 slots; preempted, cut to pieces."""
+    """Base requests and four adapters at every length, all eight at one, with 2 slots; preempted, cut to pieces."""
     groups = [
         [
             Question(prompt, adapter)
-            for adapter in ((*adapters, None) if len(prompt) in (2, 300) else (*FOUR(adapters), None))
+            for adapter in ((*adapters, None) if len(prompt) == BLOCK + 1 else (*FOUR(adapters), None))
         ]
         for prompt in map(tokens, LENGTHS)
     ]

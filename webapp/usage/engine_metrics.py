@@ -28,7 +28,7 @@ class EngineMetrics:
     slots: int | None
     slots_used: int
     adapters_waiting: int
-    adapters_in_memory: int | None
+    adapter_hit_rate: float | None
     first_token_p50: float | None
     first_token_p95: float | None
     first_token_p99: float | None
@@ -57,10 +57,11 @@ def parse_metrics(text: str) -> EngineMetrics:
     def total(name: str) -> float:
         return sum(sample.value for sample in samples.get(name, ()))
 
-    def tier(name: str, value: str) -> int | None:
-        found = [sample.value for sample in samples.get(name, ()) if sample.labels.get("tier") == value]
-        return int(sum(found)) if found else None
+    def lookups(**labels: str) -> float:
+        found = samples.get("attune_adapter_lookups_total", ())
+        return sum(sample.value for sample in found if labels.items() <= sample.labels.items())
 
+    in_memory = lookups(tier="memory")
     queries = total("vllm:prefix_cache_queries_total")
     usage = samples.get("vllm:kv_cache_usage_perc")
     buckets = samples.get("vllm:time_to_first_token_seconds_bucket", [])
@@ -76,7 +77,7 @@ def parse_metrics(text: str) -> EngineMetrics:
         slots=slots,
         slots_used=running,
         adapters_waiting=waiting,
-        adapters_in_memory=tier("attune_adapters_resident", "memory"),
+        adapter_hit_rate=lookups(tier="memory", result="hit") / in_memory if in_memory else None,
         first_token_p50=quantile(buckets, 0.5),
         first_token_p95=quantile(buckets, 0.95),
         first_token_p99=quantile(buckets, 0.99),

@@ -20,6 +20,8 @@ from webapp.jobs.create import Wishes, job_create
 from webapp.jobs.lifecycle import job_cancel
 from webapp.jobs.models import TERMINAL, Job, JobEvent
 
+#: The part of the model's name that says whose it is, unless the person has a better word.
+OWN_SUFFIX = "me"
 _PER_PAGE = 25
 _SHOWN_EVENTS = 100
 
@@ -109,7 +111,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
                 training_file=wanted["file"],
                 end_user=request.membership.end_user,
                 wishes=wishes,
-                suffix=wanted["suffix"],
+                suffix=wanted["suffix"] or OWN_SUFFIX,
             )
         except UserFault as fault:
             form.add_error(None, fault.message)

@@ -29,7 +29,9 @@ _TYPES = {
     403: "permission_error",
     429: "rate_limit_error",
     500: "server_error",
+    502: "server_error",
     503: "server_error",
+    504: "server_error",
 }
 _OURS = "Something went wrong on our side. Try again; if it stays, report the request id {}."
 

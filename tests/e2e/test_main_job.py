@@ -3,16 +3,19 @@
 import os
 import signal
 import time
+import uuid
 
 import httpx
 import openai
 import pytest
 import redis
+from celery import Celery
 
 from adapters_store.s3 import ObjectStore, object_key
 from local_stack import processes
 from local_stack.stack import Stack
 from tests.e2e.conftest import BASE, progress, say, train, wait_for
+from training_jobs.messages import TASK, queue_name
 
 pytestmark = pytest.mark.stack
 QUESTION = "Where do you live?"
@@ -23,7 +26,7 @@ def own_models(client: openai.OpenAI, job: str) -> list[str]:
 
 
 def test_upload_train_chat_cancel_delete(client: openai.OpenAI) -> None:
-    job = train(client, user="maren", count=24, epochs=4)
+    job = train(client, user="maren", count=16, epochs=4)
     wait_for(client, job.id, state="succeeded")
     job = client.fine_tuning.jobs.retrieve(job.id)
     assert job.fine_tuned_model
@@ -59,7 +62,7 @@ def test_upload_train_chat_cancel_delete(client: openai.OpenAI) -> None:
 
 
 def test_a_killed_trainers_job_finishes_once(client: openai.OpenAI, stack: Stack) -> None:
-    job = train(client, user="killed", count=24, epochs=6)
+    job = train(client, user="killed", count=12, epochs=6)
     wait_for(client, job.id, state="running", step=2)
     pid = stack.pid("trainer")
     for process in [*processes.descendants(pid), pid]:
@@ -73,16 +76,27 @@ def test_a_flushed_brokers_job_finishes(client: openai.OpenAI, stack: Stack) -> 
     """The message is in the queue, nobody has claimed it, and the broker loses everything."""
     pid = stack.pid("trainer")
     trainer = [pid, *(process.pid for process in processes.descendants(pid))]
+    broker = redis.Redis.from_url(stack.env["ATTUNE_BROKER_URL"])
     for each in trainer:
         os.kill(each, signal.SIGSTOP)
     try:
+        # The stopped trainer already waits for one message: this one, about a job that does not exist.
+        with Celery(broker=stack.env["ATTUNE_BROKER_URL"], set_as_current=False) as celery:
+            nothing = {"job": uuid.uuid4().hex, "dispatch_token": "none"}
+            celery.send_task(TASK, kwargs=nothing, queue=queue_name(BASE))
         job = train(client, user="flushed", epochs=1)
         wait_for(client, job.id, state="dispatched", timeout=30)
-        redis.Redis.from_url(stack.env["ATTUNE_BROKER_URL"]).flushall()
+        deadline = time.monotonic() + 5
+        while broker.llen(queue_name(BASE)) != 1:
+            assert time.monotonic() < deadline, "the message is where the flush will find it"
+            time.sleep(0.05)
+        broker.flushall()
     finally:
         for each in trainer:
             os.kill(each, signal.SIGCONT)
     wait_for(client, job.id, state="succeeded", timeout=300)
+    events = [event.message for event in client.fine_tuning.jobs.list_events(job.id)]
+    assert any("sending it again" in message for message in events)
     assert len(own_models(client, job.id)) == 1
 
 

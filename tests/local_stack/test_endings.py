@@ -100,3 +100,37 @@ def test_leash(place: Home):
     process.stdin.close()
     assert all_gone(pids)
     assert process.wait(5) == 0
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("killed", [True, False], ids=["supervisor killed", "Ctrl-C"])
+def test_the_engine_core_and_the_training_process_are_gone_too(place: Home, killed: bool):
+    """They are children of parts, and would hold gigabytes of memory."""
+    command = [sys.executable, "-m", "local_stack", "up", "--fast", "--home", str(place.folder)]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    wanted = {"VLLM::EngineCore", "ForkPoolWorker", "uvicorn", "dispatch"}
+    deadline = time.monotonic() + 400
+    while True:
+        below = processes.descendants(process.pid)
+        lines = [command_line(found.pid) for found in below]
+        if all(any(name in line for line in lines) for name in wanted):
+            break
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    state = place.state()
+    assert state is not None
+    if killed:
+        os.kill(state["supervisor"], signal.SIGKILL)
+    else:
+        process.send_signal(signal.SIGINT)
+    assert all_gone({found.pid for found in below})
+    process.wait(5)
+    assert not place.locked()
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:  # gone meanwhile
+        return ""

@@ -39,7 +39,13 @@ def stubborn(folder: Path) -> Service:
             raise NotReadyError("no file yet")
 
     command = (sys.executable, "-c", STUBBORN, str(folder))
-    return Service(name="stubborn", command=command, env={}, cwd=folder, ready=ready, grace=0.5)
+    return Service(
+        name="stubborn", command=command, env={}, cwd=folder, ready=ready, needs=("step",), grace=0.5
+    )
+
+
+def step(folder: Path) -> Service:
+    return Service(name="step", command=("/bin/true",), env={}, cwd=folder, once=True)
 
 
 @pytest.fixture
@@ -91,7 +97,7 @@ def alive(numbers: set[int]) -> set[int]:
 def test_stubborn_grandchildren_are_gone_within_five_seconds(
     place: Home, marks: Path, victim: str | signal.Signals
 ):
-    started = begin(place, stubborn(marks))
+    started = begin(place, step(marks), stubborn(marks))
     until(lambda: (state := place.state()) and state["ready"])
     state = place.state()
     assert state is not None
@@ -108,7 +114,7 @@ def test_stubborn_grandchildren_are_gone_within_five_seconds(
 
 
 def test_what_a_dead_part_left_in_its_session_is_ended_before_it_starts_again(place: Home, marks: Path):
-    started = begin(place, stubborn(marks))
+    started = begin(place, step(marks), stubborn(marks))
     until(lambda: (state := place.state()) and state["ready"])
     [main] = [int(file.name[5:]) for file in marks.glob("main-*")]
     [child] = [int(file.name[6:]) for file in marks.glob("child-*")]
@@ -150,8 +156,8 @@ def test_needs_are_started_first_and_stopped_last(place: Home, marks: Path):
         file = marks / "order"
         return file.read_text().split() if file.exists() else []
 
-    step = replace(noisy("step", "store"), command=("/bin/sh", "-c", "echo start-step >> order"), once=True)
-    started = begin(place, noisy("app", "step", "store"), step, noisy("store"))
+    once = replace(noisy("step", "store"), command=("/bin/sh", "-c", "echo start-step >> order"), once=True)
+    started = begin(place, noisy("app", "step", "store"), once, noisy("store"))
     until(lambda: (state := place.state()) and state["ready"])
     os.kill(started, signal.SIGTERM)
     os.waitpid(started, 0)

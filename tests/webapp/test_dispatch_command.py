@@ -46,4 +46,3 @@ def test_from_validating_to_succeeded(
     until(lambda: Job.objects.get(id=job.id).state == "succeeded")
     dispatcher.send_signal(signal.SIGTERM)
     assert dispatcher.wait(5) == 0
-

@@ -59,7 +59,7 @@ class Files(APIView):
                 if form.expires_after_seconds
                 else None,
             )
-            return file_shape(file)
+            return file_shape(file, scope=scope)
 
         return once(request, route="files", body=_fingerprint(request, form, upload), do=create)
 
@@ -81,14 +81,14 @@ class Files(APIView):
             rows = rows.filter(purpose=asked.purpose)
         after = file_by_id(request.user, asked.after, param="after") if asked.after else None
         page, more = page_of(rows, after=after, limit=asked.limit, newest_first=asked.order == "desc")
-        return Response(listed([file_shape(file, brief=True) for file in page], more))
+        return Response(listed([file_shape(file, scope=request.user, brief=True) for file in page], more))
 
 
 class FileView(APIView):
     @extend_schema(operation_id="files_retrieve", responses=FileObject)
     def get(self, request: Request, file: str) -> Response:
         """One file and its report."""
-        return Response(file_shape(file_by_id(request.user, file)))
+        return Response(file_shape(file_by_id(request.user, file), scope=request.user))
 
     @extend_schema(operation_id="files_delete", responses=Deleted)
     def delete(self, request: Request, file: str) -> Response:

@@ -7,8 +7,10 @@ from pydantic import BaseModel
 
 from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
+from webapp.datasets.files import may_read_file
 from webapp.datasets.models import File
 from webapp.jobs.models import Job, JobEvent, State
+from webapp.tenants.scope import Scope
 
 #: Our states in OpenAI's words; it has none for a pause.
 STATUS: dict[str, str] = {
@@ -140,17 +142,26 @@ def seconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.timestamp())
 
 
-def file_shape(file: File, *, brief: bool = False) -> dict[str, Any]:
-    report = {key: value for key, value in file.report.items() if not (brief and key == "problems")}
+#: What is told of a file that only another person may read: counts, no words.
+_COUNTS = ("rows", "good", "bad", "examples")
+
+
+def file_shape(file: File, *, scope: Scope, brief: bool = False) -> dict[str, Any]:
+    private = not may_read_file(scope=scope, file=file)
+    report = {
+        key: value
+        for key, value in file.report.items()
+        if (key in _COUNTS or not private) and not (brief and key == "problems")
+    }
     return FileObject(
         id=file.public_id,
         bytes=file.size,
         created_at=seconds(file.created_at) or 0,
-        filename=file.filename,
+        filename="(private)" if private else file.filename,
         purpose=file.purpose,
         status=file.status,
         expires_at=seconds(file.expires_at),
-        status_details=file.report.get("error"),
+        status_details=report.get("error"),
         report=report,
         format=file.format,
     ).model_dump()

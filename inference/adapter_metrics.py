@@ -7,6 +7,9 @@ LOOKUPS = Counter("attune_adapter_lookups", "Look-ups of an adapter in a tier.",
 REFUSED = Counter(
     "attune_adapter_refused", "Requests for an adapter that were refused, by error code.", ["code"]
 )
+PLACES_TAKEN = Gauge(
+    "attune_adapter_places_taken", "Distinct adapters that requests in flight need in memory now."
+)
 DISK_BYTES = Gauge("attune_adapter_disk_bytes", "Bytes of adapters in the disk cache now.")
 LOAD_SECONDS = Histogram(
     "attune_adapter_load_seconds",

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter, deque
 
 from adapters_store.errors import AdapterError
+from inference import adapter_metrics as metrics
 
 
 class AdapterMemoryFull(AdapterError):
@@ -32,7 +33,7 @@ class MemoryPlaces:
     async def take(self, name: str) -> None:
         """Raises AdapterMemoryFull if no place frees up in time. Every take needs its `give_back`."""
         if name in self._holders or (not self._queue and len(self._holders) < self._slots):
-            self._holders[name] += 1
+            self._hold(name)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append((name, turn))
@@ -58,7 +59,12 @@ class MemoryPlaces:
             wanted, turn = waiting
             if wanted in self._holders or len(self._holders) < self._slots:
                 self._queue.remove(waiting)
-                self._holders[wanted] += 1
+                self._hold(wanted)
                 turn.set_result(None)
             else:
                 break
+        metrics.PLACES_TAKEN.set(len(self))
+
+    def _hold(self, name: str) -> None:
+        self._holders[name] += 1
+        metrics.PLACES_TAKEN.set(len(self))

@@ -16,10 +16,9 @@ METHODS = {
     "lora": ("lora", "all"),
     "direft_p": ("direft", "prefill"),
     "direft": ("direft", "all"),
-    "loreft_p": ("loreft", "prefill"),
 }
 LENGTHS = (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 300)
-COUNT = BLOCK + 8  # every answer crosses the border of a block
+COUNT = BLOCK + 2  # every answer crosses the border of a block
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def prompt_of(length: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def answers(served: Served, adapters) -> dict[tuple[str, int], list[int]]:
-    """Every method and the base, every length, all in flight together; two times, the second from the prefix cache."""
+    """Every method and the base, every length, all in flight together; the longer ones again, from the prefix cache."""
 
     async def ask_all() -> dict[tuple[str, int], list[int]]:
         async with served.async_client() as client:
@@ -49,9 +48,11 @@ def answers(served: Served, adapters) -> dict[tuple[str, int], list[int]]:
 
             keys = [(model, length) for length in LENGTHS for model in adapters]
             first = await asyncio.gather(*(ask(*key) for key in keys))
-            again = await asyncio.gather(*(ask(*key) for key in reversed(keys)))
-            assert first == again[::-1]
-            return dict(zip(keys, first, strict=True))
+            said = dict(zip(keys, first, strict=True))
+            repeated = [key for key in reversed(keys) if key[1] > BLOCK]
+            again = await asyncio.gather(*(ask(*key) for key in repeated))
+            assert again == [said[key] for key in repeated]
+            return said
 
     return asyncio.run(ask_all())
 
@@ -85,7 +86,7 @@ def test_a_second_turn_holds_the_first_answer_as_prompt(served, reference, adapt
     messages = [
         {"role": "user", "content": "Tell me about the sea, in a few sentences, as you would to a child."}
     ]
-    body = {"temperature": 0, "max_tokens": 70, "ignore_eos": True, "return_token_ids": True}
+    body = {"temperature": 0, "max_tokens": 40, "ignore_eos": True, "return_token_ids": True}
     with served.client() as client:
         first = client.post(
             "/v1/chat/completions", json={"model": model, "messages": messages, **body}

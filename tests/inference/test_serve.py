@@ -112,13 +112,14 @@ def test_more_adapters_than_memory_is_503_with_retry_after_and_passes(served: Se
     async def run() -> httpx.Response:
         async with served.async_client() as client:
             long = [
-                asyncio.ensure_future(client.post("/v1/completions", json=question(name, (5, 6), 120)))
+                asyncio.ensure_future(client.post("/v1/completions", json=question(name, (5, 6), 80)))
                 for name in names[:-1]
             ]
-            await asyncio.sleep(2)
+            while served.metric("attune_adapter_places_taken") < MEMORY:
+                await asyncio.sleep(0.05)
             refused = await client.post("/v1/completions", json=question(names[-1], (5, 6), 2))
             for done in await asyncio.gather(*long):
-                assert len(answer(done)) == 120
+                assert len(answer(done)) == 80
             return refused
 
     refused = asyncio.run(run())

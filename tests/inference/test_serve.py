@@ -115,8 +115,10 @@ def test_more_adapters_than_memory_is_503_with_retry_after_and_passes(served: Se
                 asyncio.ensure_future(client.post("/v1/completions", json=question(name, (5, 6), 80)))
                 for name in names[:-1]
             ]
-            while served.metric("attune_adapter_places_taken") < MEMORY:
-                await asyncio.sleep(0.05)
+            for _ in range(200):
+                if await asyncio.to_thread(served.metric, "attune_adapter_places_taken") == MEMORY:
+                    break
+                await asyncio.sleep(0.02)
             refused = await client.post("/v1/completions", json=question(names[-1], (5, 6), 2))
             for done in await asyncio.gather(*long):
                 assert len(answer(done)) == 80

@@ -80,9 +80,8 @@ class Defaults(NamedTuple):
     steps: int
 
 
-#: Chosen so that 40 short examples show a clear effect within 90 s (direft) or 180 s (lora) on two CPU cores
-#: (docs/benchmarks.md); held-out loss is best after 20 to 40 steps and rises after that. ReFT's rate is higher because
-#: its scale is 1/sqrt(rank), lora's is alpha/rank.
+#: Chosen so that 40 short examples show a clear effect within 90 s (direft) or 180 s (lora) on two CPU cores. Their
+#: held-out loss is best after 20 to 40 steps. ReFT's rate is higher: its scale is 1/sqrt(rank), lora's is alpha/rank.
 DEFAULTS: dict[Method, Defaults] = {
     "lora": Defaults(rank=8, learning_rate=1e-3, batch_size=4, steps=40),
     "direft": Defaults(rank=8, learning_rate=3e-3, batch_size=4, steps=40),

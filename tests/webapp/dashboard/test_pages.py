@@ -26,7 +26,7 @@ def text_of(client: Client, path: str, **headers: str) -> str:
 
 
 class TestSignUp:
-    def test_a_new_company(self, client: Client, settings_open: None) -> None:
+    def test_a_new_company(self, client: Client) -> None:
         form = {"email": "New@Example.com", "tenant_name": "Fjord", "password": PASSWORD}
         answer = client.post("/signup", form, headers={"host": "localhost"})
         assert (answer.status_code, answer["location"]) == (302, "/")
@@ -42,7 +42,7 @@ class TestSignUp:
         ],
     )
     def test_what_is_wrong_is_said_at_its_field(
-        self, client: Client, settings_open: None, field: str, value: str, told: str
+        self, client: Client, field: str, value: str, told: str
     ) -> None:
         form = {"email": "new@example.com", "tenant_name": "Fjord", "password": PASSWORD} | {field: value}
         answer = client.post("/signup", form, headers={"host": "localhost"})
@@ -55,11 +55,6 @@ class TestSignUp:
         assert "closed" in text_of(client, "/signup", host="localhost")
         client.post("/signup", form, headers={"host": "localhost"})
         assert not Membership.objects.filter(user__email="new@example.com").exists()
-
-    @pytest.fixture
-    def settings_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("webapp.tenants.accounts.signup_is_open", lambda: True)
-        monkeypatch.setattr("webapp.dashboard.views.accounts.signup_is_open", lambda: True)
 
 
 def test_log_in_and_out(client: Client, company: Company) -> None:

@@ -36,11 +36,11 @@ def main() -> int:
     screen = Screen()
     try:
         cast = of_file(given.data) if given.data else invented()
-        base = base_prepare(given.model, tell=screen.line)
+        base = base_prepare(given.model, tell=screen.progress)
         screen.heading(
             "Starting PostgreSQL, Valkey, S3, the web application, a trainer and vLLM (about a minute)"
         )
-        with stack.start(env=base.env, on_line=screen.line) as running:
+        with stack.start(env=base.env, on_line=screen.progress) as running:
             return perform(screen, running, cast, base, once=given.once)
     except StackError as error:
         screen.problem(f"\n{error}")

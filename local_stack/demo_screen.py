@@ -19,7 +19,7 @@ from local_stack.demo_people import Messages
 from local_stack.demo_training import Run
 
 QUIET_WIDTH = 120
-LINE_SECONDS = 10.0
+LINE_SECONDS = 20.0
 STATES = {
     "validating": "reads the files",
     "queued": "waits for the trainer",
@@ -44,7 +44,12 @@ class Screen:
 
     def line(self, text: str) -> None:
         """A plain line; square brackets in it are just that."""
-        self.console.print(Text(f"  {text}"))
+        self.console.print(Text(f"  {text}"), soft_wrap=True)
+
+    def progress(self, text: str) -> None:
+        """A line of the supervisor's, which indents its own."""
+        if text.strip():
+            self.line(text.strip())
 
     def problem(self, text: str) -> None:
         self.console.print(Text(text, style="red"))
@@ -106,15 +111,14 @@ class Screen:
 
     def results(self, runs: list[Run]) -> None:
         table = Table(show_edge=False, pad_edge=False, box=None, padding=(0, 3, 0, 2))
-        for title in ("", "Method", "Time", "Held-out loss before", "after", "Adapter"):
-            table.add_column(title, overflow="fold")
+        for title in ("", "Method", "Training", "Held-out loss", "Adapter"):
+            table.add_column(title, no_wrap=title != "Adapter", overflow="fold")
         for run in runs:
             table.add_row(
                 run.person.title,
                 run.person.method_title,
                 "–" if run.seconds is None else f"{run.seconds:.0f} s",
-                "–" if run.before is None else f"{run.before:.2f}",
-                "–" if run.after is None else f"{run.after:.2f}",
+                "–" if run.before is None or run.after is None else f"{run.before:.2f} → {run.after:.2f}",
                 run.adapter or run.problem or run.state,
             )
         self.console.print(table)

@@ -30,8 +30,8 @@ def test_without_a_terminal_progress_is_lines_now_and_then(monkeypatch: pytest.M
     with shown.training([run]) as changed:
         changed(run)
         changed(run)
-        run.state, run.total = "running", 50
-        for step in range(1, 31):
+        run.state, run.total = "running", 60
+        for step in range(1, 61):
             now[0] += 1
             run.step, run.loss = step, 3.0
             changed(run)
@@ -40,10 +40,10 @@ def test_without_a_terminal_progress_is_lines_now_and_then(monkeypatch: pytest.M
     lines = out.getvalue().splitlines()
     assert [line.split(": ")[1] for line in lines] == [
         "waits for the trainer",
-        "trains, step 1 of 50, loss 3.00",
-        "trains, step 11 of 50, loss 3.00",
-        "trains, step 21 of 50, loss 3.00",
-        "done, step 30 of 50, loss 3.00",
+        "trains, step 1 of 60, loss 3.00",
+        "trains, step 21 of 60, loss 3.00",
+        "trains, step 41 of 60, loss 3.00",
+        "done, step 60 of 60, loss 3.00",
     ]
 
 

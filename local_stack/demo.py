@@ -32,11 +32,14 @@ def main() -> int:
     )
     parser.add_argument("--data", type=Path, help="chats of your own: OpenAI chat JSONL")
     parser.add_argument("--model", help="another base model: a hub id or a folder")
+    parser.add_argument(
+        "--license", dest="licence", help="with --model: its licence, if it has no model card"
+    )
     given = parser.parse_args()
     screen = Screen()
     try:
         cast = of_file(given.data) if given.data else invented()
-        base = base_prepare(given.model, tell=screen.progress)
+        base = base_prepare(given.model, licence=given.licence, tell=screen.progress)
         screen.heading(
             "Starting PostgreSQL, Valkey, S3, the web application, a trainer and vLLM (about a minute)"
         )

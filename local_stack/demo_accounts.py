@@ -42,5 +42,6 @@ def manage(running: Stack, *command: str) -> str:
         check=False,
     )
     if done.returncode:
-        raise StackError(f"`python manage.py {' '.join(command)}` failed:\n{done.stderr[-2000:]}")
+        why = done.stderr[-2000:].strip().removeprefix("CommandError: ")
+        raise StackError(f"`python manage.py {' '.join(command)}` failed:\n{why}")
     return done.stdout

@@ -20,13 +20,14 @@ class Base:
     env: dict[str, str]
 
 
-def base_prepare(model: str | None, *, tell: Callable[[str], None]) -> Base:
-    """`model`: a hub id or a folder. A new one needs the database, so the stores run once before the rest."""
+def base_prepare(model: str | None, *, licence: str | None, tell: Callable[[str], None]) -> Base:
+    """`model`: a hub id or a folder; `licence`: for one that has no model card. A new one needs the database, so the stores run once before the rest."""
     name = os.environ.get("ATTUNE_BASE_MODEL", DEFAULT)
     if model is not None:
         tell(f"Entering {model} in the catalogue of base models. A large one takes a while to download.")
         with stack.start(parts={*stack.STORES, "migrate"}, on_line=tell) as running:
-            said = _SAID.match(manage(running, "base_model_add", model))
+            terms = ("--license", licence) if licence else ()
+            said = _SAID.match(manage(running, "base_model_add", model, *terms))
             assert said, "base_model_add has changed what it says"
             name = said[1]
     return Base(name, {"ATTUNE_BASE_MODEL": name, "ATTUNE_SIGNUP_OPEN": "true"})

@@ -21,7 +21,10 @@ class Base:
 
 
 def base_prepare(model: str | None, *, licence: str | None, tell: Callable[[str], None]) -> Base:
-    """`model`: a hub id or a folder; `licence`: for one that has no model card. A new one needs the database, so the stores run once before the rest."""
+    """`model`: a hub id or a folder; `licence`: for one that has no model card.
+
+    A new one needs the database, so the stores run once before the rest.
+    """
     name = os.environ.get("ATTUNE_BASE_MODEL", DEFAULT)
     if model is not None:
         tell(f"Entering {model} in the catalogue of base models. A large one takes a while to download.")

@@ -11,19 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from vllm.logger import init_logger
 
-from adapters_store.errors import AdapterUnsupported
-from inference import kernels, phase, residual
+from inference import compat_memory, kernels, phase, residual
 from inference.compat_table import check_sources
-from inference.convert import is_attune_folder, vllm_matrices
-from inference.engine_checks import check_config, check_fits, check_folder, check_not_resumable
+from inference.engine_checks import check_config, check_not_resumable
 from inference.memory import AdapterMemory
 from inference.prefix_keys import prefill_key
-from inference.residency import Residency, Verdict
 from inference.scheduling import needs_adapter
-
-logger = init_logger("vllm.attune")
 
 
 def install() -> None:
@@ -36,8 +30,7 @@ def install() -> None:
     _cpu_kernels()
     _residual_site()
     _model_loading()
-    _adapter_memory()
-    _admission()
+    compat_memory.install()
 
 
 def on_cpu() -> bool:
@@ -282,122 +275,9 @@ def _model_loading() -> None:
             residual.add_sites(model.model.layers, layer_type=layer_type, width=width, device=device)
         loaded = original(self, model, vllm_config, device)
         self.lora_manager.attune_memory = AdapterMemory(
-            read=functools.partial(_read_adapter, self.lora_manager),
+            read=functools.partial(compat_memory.read_adapter, self.lora_manager),
             capacity=vllm_config.lora_config.max_cpu_loras,
         )
         return loaded
 
     LoRAModelRunnerMixin.load_lora_model = load_lora_model
-
-
-def _read_adapter(lora_manager: Any, name: str, path: str) -> Any:
-    """Weights that this worker's model can take, checked and packed; in any thread. Raises AdapterError and others."""
-    from pathlib import Path
-
-    from vllm.lora.request import LoRARequest
-
-    manager = lora_manager._adapter_manager
-    check_folder(Path(path), name)
-    if is_attune_folder(Path(path)):
-        adapter = _attune_adapter(lora_manager, Path(path), name)
-    else:
-        adapter = lora_manager.attune_stock_load(LoRARequest(name, 1, path))
-    check_fits(adapter, manager)
-    manager._create_merged_loras_inplace(adapter)
-    return adapter
-
-
-def _attune_adapter(lora_manager: Any, folder: Any, name: str) -> Any:
-    from vllm.lora.lora_model import LoRAModel
-    from vllm.lora.peft_helper import PEFTHelper
-
-    manifest, matrices = vllm_matrices(folder, name)
-    config = lora_manager.lora_config
-    if manifest.rank > config.max_lora_rank:
-        raise AdapterUnsupported(
-            f"The adapter has rank {manifest.rank}; this engine serves ranks up to {config.max_lora_rank}."
-        )
-    return LoRAModel.from_lora_tensors(
-        lora_model_id=1,
-        tensors={key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in matrices.items()},
-        # The scale is part of B already, and each site's own rank is its matrices': vLLM is to multiply by one.
-        peft_helper=PEFTHelper(r=manifest.rank, lora_alpha=manifest.rank, target_modules=[]),
-        device="cpu",
-        dtype=config.lora_dtype,
-    )
-
-
-def _adapter_memory() -> None:
-    """0.32. An adapter is read from disk inside the step that needs it, and an error there ends the engine. Goes when
-    vLLM loads adapters before it schedules their requests, and fails the request alone.
-    """
-    from vllm.lora.worker_manager import WorkerLoRAManager
-    from vllm.v1.worker.worker_base import WorkerBase
-
-    WorkerLoRAManager.attune_stock_load = WorkerLoRAManager._load_adapter
-
-    def load_adapter(self: Any, lora_request: Any) -> Any:
-        adapter = self.attune_memory.get(lora_request.lora_int_id, lora_request.lora_name)
-        if adapter is None:  # vLLM's own add_lora, outside any step
-            adapter = _read_adapter(self, lora_request.lora_name, lora_request.lora_path)
-        return adapter.clone(lora_request.lora_int_id)
-
-    WorkerLoRAManager._load_adapter = load_adapter
-
-    def prefetch(self: Any, name: str, path: str) -> dict[str, str]:
-        return self.model_runner.lora_manager.attune_memory.prefetch(name, path)
-
-    def load(self: Any, lora_request: Any, drop: list[int]) -> dict[str, str]:
-        manager = self.model_runner.lora_manager
-        for adapter_id in drop:
-            manager.remove_adapter(adapter_id)
-        return manager.attune_memory.load(
-            lora_request.lora_int_id, lora_request.lora_name, lora_request.lora_path, drop
-        )
-
-    def status(self: Any) -> dict[str, Any]:
-        return {"active": True, "adapters": sorted(self.model_runner.lora_manager.attune_memory.names())}
-
-    WorkerBase.attune_prefetch = prefetch
-    WorkerBase.attune_load = load
-    WorkerBase.attune_status = status
-
-
-def _admission() -> None:
-    """0.32. The scheduler's gate for requests that must wait for something (a grammar, remote KV) gets one more
-    reason, and the set of requests whose grammar failed is how it finishes a waiting one with an error. Goes with
-    _adapter_memory.
-    """
-    from vllm.v1.core.sched.scheduler import Scheduler
-    from vllm.v1.engine.core import EngineCore
-
-    gate, add = Scheduler._handle_blocked_waiting_request, EngineCore.add_request
-
-    @functools.wraps(gate)
-    def handle_blocked_waiting_request(self: Any, request: Any) -> bool:
-        if not gate(self, request):
-            return False
-        if request.lora_request is None:
-            return True
-        verdict, why = self.attune_residency.admit(
-            request.lora_request, step=self.current_step, running=self.running
-        )
-        if verdict is Verdict.FAILED:
-            logger.error("Request %s ends here: %s", request.request_id, why)
-            self.grammar_compile_error_reqs.add(request.request_id)
-        return verdict is Verdict.READY
-
-    @functools.wraps(add)
-    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        # Not in __init__: in a process of its own EngineCore loads plugins when that is running already.
-        if request.attune_adapter is not None and not hasattr(self.scheduler, "attune_residency"):
-            self.scheduler.attune_residency = Residency(
-                capacity=self.vllm_config.lora_config.max_cpu_loras,
-                load=lambda adapter, drop: self.model_executor.collective_rpc(
-                    "attune_load", args=(adapter, drop)
-                ),
-            )
-        return add(self, request, *args, **kwargs)
-
-    Scheduler._handle_blocked_waiting_request = handle_blocked_waiting_request
-    EngineCore.add_request = add_request

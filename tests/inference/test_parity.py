@@ -93,7 +93,7 @@ def test_prefix_hits_change_nothing(engine: Engine, reference: Reference, adapte
     """Twice the same question, alone each time: the second is answered from cached blocks."""
     engine.forget_prefixes()
     prompt = tokens(4 * BLOCK)
-    for adapter in (None, *adapters):
+    for adapter in (None, *FOUR(adapters), adapters[6]):
         first, second = Question(prompt, adapter, 12), Question(prompt, adapter, 12)
         engine.ask([first])
         before = engine.counter("prefix_cache_hits")

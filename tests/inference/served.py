@@ -122,7 +122,7 @@ def serve(base: Path, folder: Path, s3: dict[str, str]) -> Iterator[Served]:
         )
     try:
         ready = subprocess.run(
-            [sys.executable, "-m", "inference.ready", "--wait", "240"],
+            [sys.executable, "-m", "inference.ready", "--wait", "900"],
             env=env,
             capture_output=True,
             text=True,

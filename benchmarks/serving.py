@@ -60,8 +60,7 @@ class Worker:
         return seconds
 
 
-def start(engine: str, spec: dict[str, Any]) -> Worker:
-    """Start an engine, and check that every adapter changes what it says."""
+def launch(engine: str, spec: dict[str, Any]) -> Worker:
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.engine_worker", engine, json.dumps(spec)],
         stdin=subprocess.PIPE,
@@ -69,11 +68,16 @@ def start(engine: str, spec: dict[str, Any]) -> Worker:
         text=True,
         cwd=ROOT,
     )
-    worker = Worker(engine, process)
-    distinct, wanted = worker.answer()["distinct"], len(spec["folders"]) + 1
-    if distinct != wanted:
-        raise SystemExit(f"{engine}: {wanted} adapters and base gave only {distinct} different answers.")
-    return worker
+    return Worker(engine, process)
+
+
+def check(worker: Worker, *, adapters: int) -> None:
+    """Wait until the engine is up; every adapter must have changed what it says, or its speed would mean nothing."""
+    distinct = worker.answer()["distinct"]
+    if distinct != adapters + 1:
+        raise SystemExit(
+            f"{worker.engine}: {adapters} adapters and the base gave only {distinct} different answers."
+        )
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -88,9 +92,13 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     options = engines_options(arguments)
     workers = []
     try:
-        for engine in ENGINES:
-            _say(f"starting {LABELS[engine]}")
-            workers.append(start(engine, {"options": options[engine], "folders": used[engine]}))
+        _say("starting all engines; this takes a few minutes")
+        workers += [
+            launch(engine, {"options": options[engine], "folders": used[engine]}) for engine in ENGINES
+        ]
+        for worker in workers:
+            check(worker, adapters=len(used[worker.engine]))
+            _say(f"{LABELS[worker.engine]} is up")
         tokens = _rounds(workers, arguments)
     finally:
         for worker in workers:

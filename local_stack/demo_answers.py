@@ -10,8 +10,8 @@ from openai import OpenAI
 
 from local_stack.demo_people import Messages
 
-# Greedy, so that the same model always says the same; the penalty keeps a tiny model from repeating itself for ever.
-SAMPLING = {"temperature": 0, "frequency_penalty": 0.4, "max_tokens": 48}
+# Greedy, so that the same model always says the same.
+SAMPLING = {"temperature": 0, "max_tokens": 48}
 BASE_HEADER = "base"
 
 

@@ -63,7 +63,7 @@ class Reference:
         keep: int = 0,
     ) -> torch.Tensor:
         """[keep or len(tokens), vocabulary] float32 of the last tokens; the adapter acts on the rows that are True."""
-        with self._hooked(adapter, torch.tensor(rows)):
+        with self._hooked(adapter, torch.tensor(rows)), one_thread():
             out = self.model(
                 torch.tensor([list(tokens)]),
                 past_key_values=cache,
@@ -95,6 +95,17 @@ class Reference:
             if f"{at}.loreft_R.weight" in t:
                 parts = (t[f"{at}.loreft_R.weight"], t[f"{at}.loreft_W.weight"], t[f"{at}.loreft_W.bias"])
                 yield layer.register_forward_hook(_stream_hook(loreft_delta, parts, scale, rows))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Threads that share their cores with an engine spend most of their time waiting for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _linear_hook(a: torch.Tensor, b: torch.Tensor, scale: float, rows: torch.Tensor):

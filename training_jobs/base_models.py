@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adapters_store.base import base_digest
@@ -12,6 +13,10 @@ from adapters_store.errors import AdapterMissing
 from training_jobs.chat_template import ChatEncoder, TemplateUnfit
 from training_jobs.errors import OurFault
 from training_jobs.messages import Base
+
+# A worker's log is no terminal, and the tokenizer's alignment of end tokens is no news.
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
 
 #: Longer conversations are left out of training, whatever the model could read: memory grows with the longest row.
 MAX_TOKENS = 4096

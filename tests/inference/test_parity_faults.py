@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -105,6 +106,7 @@ def test_prefetch_reads_ahead_in_the_workers(engine: Engine, make):
             (answer,) = engine.llm.collective_rpc("attune_prefetch", args=(target.name, str(target.folder)))
             if answer["state"] != "loading":
                 return answer
+            time.sleep(0.03)
         raise AssertionError("still loading")
 
     assert ask(broken)["code"] == "adapter_corrupt"

@@ -39,8 +39,7 @@ def begin(place: Home, *more: str) -> tuple["subprocess.Popen[bytes]", set[int]]
     return process, pids
 
 
-def all_gone(pids: set[int], *, seconds: float = 15) -> bool:
-    """It takes up to 5 s on a machine that is not overloaded; what must never be is that something stays."""
+def all_gone(pids: set[int], *, seconds: float = 5) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         alive = {found.pid for found in processes.table() if found.state not in "ZX"}

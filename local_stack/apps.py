@@ -3,6 +3,7 @@
 import signal
 import sys
 from pathlib import Path
+from socket import gethostname
 
 import psycopg
 from celery import Celery
@@ -64,19 +65,17 @@ def dispatcher(*, env: Environ, needs: tuple[str, ...]) -> Service:
 
 def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
     """One job at a time; ready when it answers a ping through the broker."""
-    command = [sys.executable, "-m", "celery", "-A", "training_jobs.app", "worker"]
-    command += ["-Q", f"train.{env['ATTUNE_BASE_MODEL']}", "-c", "1", "-n", "trainer@local", "-l", "INFO"]
-    command += ["--without-mingle", "--without-gossip"]
+    name = f"trainer@{gethostname()}"
     broker = env["ATTUNE_BROKER_URL"]
 
     def ready() -> None:
         with Celery(broker=broker) as client:
-            if not client.control.ping(destination=["trainer@local"], timeout=0.5):
+            if not client.control.ping(destination=[name], timeout=0.5):
                 raise NotReadyError("the worker does not answer a ping")
 
     return Service(
         name="trainer",
-        command=tuple(command),
+        command=(sys.executable, "-m", "training_jobs"),
         env=env,
         cwd=ROOT,
         needs=needs,

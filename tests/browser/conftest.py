@@ -24,8 +24,9 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 Picture = Callable[..., None]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Ends with its module: until then Playwright's event loop runs here, and no other test could `asyncio.run`."""
     if not Path(CHROMIUM).exists():
         pytest.fail(
             f"There is no {CHROMIUM}: run `apt-get install -y chromium` (as root), then the tests again."

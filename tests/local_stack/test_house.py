@@ -45,6 +45,22 @@ def private_uses(tree: ast.AST) -> list[int]:
     return lines
 
 
+def error_codes(tree: ast.AST) -> set[str]:
+    """Codes given by keyword, by class attribute, or as the first word of a trainer's fault."""
+    codes = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="code", value=ast.Constant(value=str(code))):
+                codes.add(code)
+            case ast.Assign(targets=[ast.Name(id="code")], value=ast.Constant(value=str(code))):
+                codes.add(code)
+            case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str(code)), _]) if name.endswith(
+                "Fault"
+            ):
+                codes.add(code)
+    return codes
+
+
 def test_the_environment_is_read_in_settings_alone():
     inside = [path for path in MODULES if path.relative_to(ROOT).parts[0] in PACKAGES]
     places = {
@@ -74,6 +90,12 @@ def test_private_names_of_vllm_are_touched_in_compat_alone():
     assert {name: lines for name, lines in places.items() if lines} == {}
 
 
+def test_every_error_code_is_explained():
+    explained = (ROOT / "docs" / "errors.md").read_text()
+    codes = set().union(*(error_codes(ast.parse(path.read_text())) for path in MODULES))
+    assert sorted(code for code in codes if f"`{code}`" not in explained) == []
+
+
 def test_the_tree_in_the_readme_is_true():
     """`python -m tests.local_stack.readme_tree` writes it anew."""
     assert readme_tree.written() == readme_tree.tree()
@@ -82,5 +104,7 @@ def test_the_tree_in_the_readme_is_true():
 def test_the_rules_can_fail():
     reading = "import os\nos.environ['X']\nos.getenv('X')\nos.environ.get('X')\nos.environ['Y'] = '1'"
     assert environment_reads(ast.parse(reading)) == [2, 3, 4]
+    faults = "A('x', code='a')\nclass B: code = 'b'\nraise OurFault('c', f'{x}')"
+    assert error_codes(ast.parse(faults)) == {"a", "b", "c"}
     touching = "from vllm.a import B\nfrom vllm._c import D\nB._hidden()\nB.open()"
     assert private_uses(ast.parse(touching)) == [2, 3]

@@ -36,7 +36,9 @@ def messages(queue: redis.Redis) -> list[dict[str, str]]:
     while raw := queue.lpop(queue_name("tiny")):
         envelope = json.loads(raw)
         assert envelope["headers"]["task"] == TASK
-        taken.append(json.loads(base64.b64decode(envelope["body"]))[1])
+        message = json.loads(base64.b64decode(envelope["body"]))[1]
+        assert message["dispatch_token"] not in json.dumps(envelope["headers"]), "monitors show headers"
+        taken.append(message)
     return taken
 
 

@@ -1,0 +1,76 @@
+"""What a message quotes is never a command: control tokens count only where the chat template itself wrote them.
+
+A chat template writes text, and a tokenizer reads control tokens out of any text: a message that quotes
+`<|im_end|>` would end its own turn, and the next words could pose as the system's. Trainer and engine both tokenize
+by this one rule, so a prompt has the same tokens, and the same length, on both sides.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class ControlTokens:
+    """The control (special) tokens of a tokenizer; false if it has none."""
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+        self._tokenizer = tokenizer
+        tokens = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+        longest_first = sorted(tokens, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._any = bool(tokens)
+
+    def __bool__(self) -> bool:
+        return self._any
+
+    def search(self, text: str, start: int = 0) -> re.Match[str] | None:
+        return self._pattern.search(text, start)
+
+    def guard(self, contents: Iterable[str]) -> "Guard":
+        return Guard(self._tokenizer, self._pattern, list(contents))
+
+
+class Guard:
+    """The way around the template for what some contents quote; false if they quote no control token."""
+
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerBase", pattern: re.Pattern[str], contents: list[str]
+    ) -> None:
+        self._tokenizer, self._pattern = tokenizer, pattern
+        quoted = sorted({found for content in contents for found in pattern.findall(content)})
+        # A mark is plain text that occurs in no content: between two private characters that none of them has.
+        together = "".join(contents) if quoted else ""
+        salt = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in together)
+        self._marks = {token: f"{salt}{index}{salt}" for index, token in enumerate(quoted)}
+
+    def __bool__(self) -> bool:
+        return bool(self._marks)
+
+    def hide(self, content: str) -> str:
+        """The content as the template is to see it: a mark in the place of every quoted control token."""
+        return self._pattern.sub(lambda match: self._marks[match.group()], content)
+
+    def ids(self, rendered: str) -> list[int]:
+        """The ids of what the template made of hidden contents; what they quoted becomes plain text again."""
+        if not self:
+            return list(self._tokenizer(rendered, add_special_tokens=False)["input_ids"])
+        ids: list[int] = []
+        start = 0
+        for match in [*self._pattern.finditer(rendered), None]:
+            plain = self._show(rendered[start : match.start() if match else len(rendered)])
+            if plain:
+                ids += self._tokenizer(plain, add_special_tokens=False, split_special_tokens=True)[
+                    "input_ids"
+                ]
+            if match:
+                ids.append(self._tokenizer.convert_tokens_to_ids(match.group()))
+                start = match.end()
+        return ids
+
+    def _show(self, text: str) -> str:
+        for token, mark in self._marks.items():
+            text = text.replace(mark, token)
+        return text

@@ -4,7 +4,7 @@
 # DATA=file  MODEL=folder    the demo with your own conversations or another base model
 PYTHON_BIN := .venv/bin/python
 STACK := $(PYTHON_BIN) -m local_stack
-FAST := not engine and not stack and not browser
+PARALLEL := not engine and not stack and not browser
 .DEFAULT_GOAL := help
 .PHONY: help setup browser up down status logs demo test test-fast check format lock
 
@@ -31,11 +31,11 @@ demo: setup
 	@$(PYTHON_BIN) -m local_stack.demo $(if $(DATA),--data "$(DATA)") $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
 test: browser
-	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(FAST)" $(ARGS)
-	@$(PYTHON_BIN) -m pytest -m "not ($(FAST))" --durations 15 $(ARGS)
+	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(PARALLEL)" $(ARGS)
+	@$(PYTHON_BIN) -m pytest -m "not ($(PARALLEL))" --durations 15 $(ARGS)
 
 test-fast: setup
-	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(FAST)" $(ARGS)
+	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(PARALLEL) and not slow" $(ARGS)
 
 check: setup
 	@bash local_stack/setup/check.sh

@@ -1,4 +1,4 @@
-"""Valkey: the broker of the training queue and the store of rate limits. Disposable, yet durable over a crash."""
+"""Valkey: the broker of the training queue. Disposable, yet durable over a crash."""
 
 import json
 from importlib import import_module

@@ -45,7 +45,7 @@ class LoadMeter:
 
 
 class ThreadChooser:
-    """Sets torch's threads at the start and every few seconds of training. Does nothing on a GPU."""
+    """Sets torch's threads at the start and every few seconds of training on a CPU."""
 
     def __init__(self, *, every_seconds: float = 5.0) -> None:
         self._meter = LoadMeter()

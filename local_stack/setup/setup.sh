@@ -44,7 +44,7 @@ browser() {
     quietly "Chromium for the browser tests (about 70 s)" "Try: apt-get update && apt-get install -y chromium" \
       bash -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium'
   else
-    say "The browser tests need Chromium and are skipped without it. This brings it:" \
+    say "The browser tests need Chromium and fail without it. This brings it:" \
       "" "    sudo apt-get update && sudo apt-get install -y chromium" ""
   fi
 }

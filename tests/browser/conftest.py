@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 ARTIFACTS = Path(__file__).resolve().parents[2] / "test-artifacts"
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 #: Nothing of the browser's own speaks to the network.
 _ARGS = [
     "--no-sandbox",
@@ -27,9 +27,9 @@ Picture = Callable[..., None]
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Ends with its module: until then Playwright's event loop runs here, and no other test could `asyncio.run`."""
-    if not Path(CHROMIUM).exists():
+    if CHROMIUM is None:
         pytest.fail(
-            f"There is no {CHROMIUM}: run `apt-get install -y chromium` (as root), then the tests again."
+            "There is no Chromium: run `apt-get install -y chromium` (as root), then the tests again."
         )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGS)

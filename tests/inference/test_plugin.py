@@ -29,6 +29,7 @@ def test_the_installed_version_is_in_the_table_and_has_its_sources():
     plugin.require_active()  # it checks every source before it changes any
 
 
+@pytest.mark.slow
 def test_a_changed_source_is_refused_in_words_and_nothing_is_patched():
     done = run("""
         from vllm.v1.worker.gpu_input_batch import InputBatch

@@ -93,6 +93,7 @@ def alive(numbers: set[int]) -> set[int]:
     return numbers & {found.pid for found in processes.table() if found.state not in "ZX"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["guard", "supervisor", signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stubborn_grandchildren_are_gone_within_five_seconds(
     place: Home, marks: Path, victim: str | signal.Signals

@@ -23,6 +23,7 @@ def private() -> Iterator[Path]:
     postgres.forget_lost_places()
 
 
+@pytest.mark.slow
 def test_data_in_a_private_folder_moves_to_where_nobody_can_reach_it(private: Path):
     with stack.start(parts={"postgres"}, home=private / "data") as running:
         with psycopg.connect(running.env["ATTUNE_DATABASE_URL"]) as web:
@@ -32,6 +33,7 @@ def test_data_in_a_private_folder_moves_to_where_nobody_can_reach_it(private: Pa
     assert owner == "nobody"
 
 
+@pytest.mark.slow
 def test_programs_in_a_private_folder_are_copied_and_work(private: Path):
     nobody = pwd.getpwnam("nobody")
     package = postgres.binaries().parents[1]

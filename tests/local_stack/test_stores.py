@@ -71,6 +71,7 @@ def test_failing_statements_do_not_reach_the_log(running: stack.Stack):
     assert "canary-4711" not in log
 
 
+@pytest.mark.slow
 def test_passwords_are_wanted_everywhere(running: stack.Stack):
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(running.env["ATTUNE_DATABASE_URL"], password="wrong")
@@ -129,6 +130,7 @@ def test_one_stack_a_data_folder(running: stack.Stack, home: Path):
         stack.start(parts=stack.STORES, home=home)
 
 
+@pytest.mark.slow
 def test_a_killed_part_comes_back_with_its_data(running: stack.Stack):
     broker = redis.Redis.from_url(running.env["ATTUNE_BROKER_URL"])
     broker.set("kept", "yes")

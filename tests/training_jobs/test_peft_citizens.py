@@ -98,6 +98,7 @@ for folder in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_stock_peft_takes_all_position_lora_and_refuses_prefill_lora(tmp_path):
     tiny_model().save_pretrained(tmp_path / "base")
     for position in ("all", "prefill"):

@@ -81,6 +81,7 @@ def test_training_learns_and_reports(recipe, tmp_path):
     assert trained.held_out_tokens == sum(e.target_length for e in data.held_out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", PREFILL[:2], ids=name)
 def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp_path):
     whole, tensors = train(tmp_path, recipe)
@@ -102,6 +103,7 @@ class ResumedRecorder(Recorder):
         self.losses.append(loss)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path):
     first, second = (train(tmp_path, PREFILL[0])[0].losses for _ in range(2))
     assert first == second
@@ -152,6 +154,7 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_the_base_serves_the_next_job_as_if_new(tmp_path):
     base = tiny_model()
     for recipe in (PREFILL[0], PREFILL[1]):
@@ -185,6 +188,7 @@ def test_the_loss_is_the_models_own_over_targets_alone(recipe):
     assert mean_nll(model, rows, batch_size=2, pad=2) == pytest.approx(own / tokens, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_trls_own_trainer_works_unmodified_and_gives_the_same_first_loss(tmp_path):
     from datasets import Dataset
 

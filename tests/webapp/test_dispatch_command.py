@@ -35,6 +35,7 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_from_validating_to_succeeded(
     company: Company, web: httpx.Client, dispatcher: subprocess.Popen[bytes]
 ) -> None:

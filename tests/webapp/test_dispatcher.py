@@ -111,6 +111,7 @@ def test_a_flushed_broker_loses_nothing(company: Company, web: httpx.Client, que
     assert trainer.claim(**message).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_away(company: Company, web: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     job = company.job()
     prepare_all()

@@ -86,6 +86,14 @@ def test_hostile_json(web: httpx.Client, company: Company, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "query", ["metadata[k]=a%00b", "metadata[a%00b]=v", "metadata[]=v", "limit=0", "after=%00"]
+)
+def test_hostile_filters(web: httpx.Client, company: Company, query: str) -> None:
+    answer = web.get(f"/v1/fine_tuning/jobs?{query}", headers={"Authorization": f"Bearer {company.key}"})
+    assert answer.status_code in (400, 404)
+
+
+@pytest.mark.parametrize(
     "name", ["../../etc/passwd", "a\x00b.jsonl", "\u202egnp.exe", "x" * 5000, "", "ä.jsonl"]
 )
 def test_hostile_filenames(web: httpx.Client, company: Company, name: str) -> None:

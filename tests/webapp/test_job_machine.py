@@ -194,6 +194,7 @@ class JobMachine(RuleBasedStateMachine):
         assert Outbox.objects.filter(job=row).exists() == waiting
 
 
+@pytest.mark.slow
 def test_any_order(web: httpx.Client, played_engine: PlayedEngine) -> None:
     company = company_create(uuid.uuid4().hex)
     ends: set[str] = set()

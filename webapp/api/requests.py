@@ -127,14 +127,18 @@ def read_form(model: type[M], fields: QueryDict) -> M:
     return _validated(model, dict(fields.items()))
 
 
+class _MetadataFilter(Body):
+    metadata: Metadata
+
+
 def metadata_filter(query: QueryDict) -> tuple[QueryDict, dict[str, str]]:
     """`metadata[key]=value` pairs, and the query without them."""
     rest, wanted = query.copy(), {}
     for name, value in query.items():
         if name.startswith("metadata[") and name.endswith("]"):
-            wanted[name[len("metadata[") : -1]] = _no_nul(value) if "\x00" not in value else ""
+            wanted[name[len("metadata[") : -1]] = value
             del rest[name]
-    return rest, wanted
+    return rest, _validated(_MetadataFilter, {"metadata": wanted}).metadata
 
 
 def _validated(model: type[M], document: dict[str, Any]) -> M:

@@ -1,6 +1,5 @@
 """Django's settings. What an operator may change is in `settings.py`; here is what follows from it."""
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from webapp.config.database import database
@@ -113,7 +112,6 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 4_000_000
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-gb"
-BASE_DIR = Path(__file__).resolve().parents[2]
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["webapp.api.authentication.ApiKeyAuthentication"],

@@ -23,6 +23,13 @@ def reference(base: Path):
 
 
 @pytest.fixture(scope="session")
+def trainer(base: Path):
+    from tests.inference.trainer_side import TrainerSide
+
+    return TrainerSide(base)
+
+
+@pytest.fixture(scope="session")
 def engine(base: Path) -> Iterator:
     """The one vLLM engine of the session, in this process."""
     os.environ |= {

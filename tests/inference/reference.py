@@ -8,12 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from adapters_store.preft.lora import lora_delta
-from adapters_store.preft.positions import adapted
 from adapters_store.preft.reft import direft_delta, loreft_delta
 from tests.inference.adapters import Adapter
 
@@ -35,13 +33,6 @@ class Reference:
             else first[:0]
         )
         return Scores(torch.cat([first, rest]))
-
-    def one_pass(self, prompt: Sequence[int], answer: Sequence[int], adapter: Adapter | None) -> "Scores":
-        """What a trainer computes: all tokens at once, the adapter where its position says."""
-        tokens = [*prompt, *answer[:-1]]
-        everywhere = adapter is not None and adapter.manifest.position == "all"
-        mask = adapted(np.arange(len(tokens)), len(tokens) if everywhere else len(prompt)).tolist()
-        return Scores(self._logits(tokens, adapter, mask, None, keep=len(answer)))
 
     def greedy(self, prompt: Sequence[int], count: int, adapter: Adapter | None) -> list[int]:
         """Token by token, as one would decode by hand."""

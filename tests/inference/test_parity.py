@@ -1,10 +1,11 @@
-"""Served by vLLM = two phases in transformers = one pass in transformers, token for token.
+"""Served by vLLM = two phases in transformers = one pass of the trainer, token for token.
 
 One cramped engine for all tests: slots for 2 adapters, memory for 6 (there are 8), 64 tokens a step, 28 KV blocks of 32
 tokens, prefix caching on. So prompts are cut into chunks, requests are preempted and recompute their own answers,
 adapters are paged, and blocks are shared where, and only where, they may be.
 """
 
+from collections.abc import Callable
 from operator import itemgetter
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from tests.inference.adapters import random_adapter
 from tests.inference.engine import BLOCK, Engine, Question
 from tests.inference.reference import Adapter, Reference
+from tests.inference.trainer_side import TrainerSide
 
 pytestmark = pytest.mark.engine
 
@@ -48,17 +50,22 @@ def tokens():
     return lambda count: rng.integers(100, 32_000, count).tolist()
 
 
-def check(reference: Reference, questions: list[Question]) -> None:
+@pytest.fixture
+def check(reference: Reference, trainer: TrainerSide) -> Callable[[list[Question]], None]:
     """Every answer, both ways; and enough of each was compared for that to mean something."""
-    compared = 0
-    for q in questions:
-        where = f"{len(q.prompt)} tokens, {q.adapter and (q.adapter.manifest.method, q.adapter.manifest.position)}"
-        assert len(q.answer) == q.count, where
-        two_phase = reference.two_phase(q.prompt, q.answer, q.adapter)
-        assert two_phase.agrees(q.answer), f"two phases, {where}"
-        assert reference.one_pass(q.prompt, q.answer, q.adapter).agrees(q.answer), f"one pass, {where}"
-        compared += len(two_phase.sure)
-    assert compared >= 0.8 * sum(q.count for q in questions), "the reference was hardly ever sure"
+
+    def check(questions: list[Question]) -> None:
+        compared = 0
+        for q in sorted(questions, key=lambda q: q.adapter.name if q.adapter else ""):
+            where = f"{len(q.prompt)} tokens, {q.adapter and (q.adapter.manifest.method, q.adapter.manifest.position)}"
+            assert len(q.answer) == q.count, where
+            two_phase = reference.two_phase(q.prompt, q.answer, q.adapter)
+            assert two_phase.agrees(q.answer), f"two phases, {where}"
+            assert trainer.one_pass(q.prompt, q.answer, q.adapter).agrees(q.answer), f"one pass, {where}"
+            compared += len(two_phase.sure)
+        assert compared >= 0.8 * sum(q.count for q in questions), "the reference was hardly ever sure"
+
+    return check
 
 
 def test_the_reference_is_what_one_decodes_by_hand(reference, adapters, tokens):
@@ -68,7 +75,7 @@ def test_the_reference_is_what_one_decodes_by_hand(reference, adapters, tokens):
         assert reference.two_phase(prompt, answer, adapter).agrees(answer)
 
 
-def test_everything_at_once(engine: Engine, reference: Reference, adapters, tokens):
+def test_everything_at_once(engine: Engine, check, adapters, tokens):
     """Base requests and four adapters at every length, all eight at one, with 2 slots; preempted, cut to pieces."""
     groups = [
         [
@@ -83,13 +90,13 @@ def test_everything_at_once(engine: Engine, reference: Reference, adapters, toke
     assert engine.counter("num_preemptions") > before, (
         "nothing was preempted: the test proves less than it says"
     )
-    check(reference, questions)
+    check(questions)
     for group in groups:
         answers = {tuple(question.answer) for question in group}
         assert len(answers) == len(group), "two adapters, or one and the base model, say the same"
 
 
-def test_prefix_hits_change_nothing(engine: Engine, reference: Reference, adapters, tokens):
+def test_prefix_hits_change_nothing(engine: Engine, check, adapters, tokens):
     """Twice the same question, alone each time: the second is answered from cached blocks."""
     engine.forget_prefixes()
     prompt = tokens(4 * BLOCK)
@@ -102,10 +109,10 @@ def test_prefix_hits_change_nothing(engine: Engine, reference: Reference, adapte
             "all blocks but the last prompt token's"
         )
         assert first.answer == second.answer
-        check(reference, [second])
+        check([second])
 
 
-def test_a_conversation(engine: Engine, reference: Reference, adapters, tokens):
+def test_a_conversation(engine: Engine, check, adapters, tokens):
     """Three turns; each prompt holds the engine's own earlier answers, which are adapted now and were not then.
 
     The first answer fills a block of its own (positions 32 to 63), which is in the cache and must not be taken.
@@ -115,12 +122,12 @@ def test_a_conversation(engine: Engine, reference: Reference, adapters, tokens):
     hits = engine.counter("prefix_cache_hits")
     for _ in range(3):
         engine.ask(talks)
-        check(reference, talks)
+        check(talks)
         talks = [Question([*q.prompt, *q.answer, *tokens(7)], q.adapter) for q in talks]
     assert engine.counter("prefix_cache_hits") > hits
 
 
-def test_prompts_that_differ_in_length_alone(engine: Engine, reference: Reference, adapters, tokens):
+def test_prompts_that_differ_in_length_alone(engine: Engine, check, adapters, tokens):
     """Prompts of 40 and 50 tokens over the same 64: equal tokens in the second block, other KV."""
     for adapter in (adapters[0], adapters[3], adapters[6]):
         engine.forget_prefixes()
@@ -130,7 +137,7 @@ def test_prompts_that_differ_in_length_alone(engine: Engine, reference: Referenc
         whole = Question([*short.prompt, *short.answer[:24]], adapter)
         engine.ask([longer])
         engine.ask([whole])
-        check(reference, [short, longer, whole])
+        check([short, longer, whole])
 
 
 def test_several_answers_to_one_question(engine: Engine, adapters, tokens):

@@ -19,7 +19,7 @@ from tests.training_jobs.web_double import DISPATCH, JOB, WebDouble
 from training_jobs import messages as m
 from training_jobs.base_models import base_digest_of
 
-pytestmark = pytest.mark.stack
+pytestmark = pytest.mark.slow
 
 RECIPE = m.Recipe(method="direft", position="prefill", rank=4)
 ROOT = Path(__file__).parents[2]

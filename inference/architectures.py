@@ -4,6 +4,10 @@ That contract is what DiReFT and LoReFT need (inference.residual). LoRA needs no
 architecture that vLLM serves LoRA on. docs/inference.md says how each was tested.
 """
 
+#: Architectures whose answers were compared with transformers': only these get DiReFT and LoReFT. `python -m
+#: tests.inference.architectures` is how the others come to be here.
+PROVEN = {"LlamaForCausalLM"}
+
 #: vLLM's model class to its decoder layer's class, both found in the module before the class's name.
 LAYERS = {
     "LlamaForCausalLM": "vllm.model_executor.models.llama.LlamaDecoderLayer",

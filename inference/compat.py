@@ -289,7 +289,7 @@ def _model_loading() -> None:
     def load_lora_model(self: Any, model: Any, vllm_config: Any, device: torch.device) -> Any:
         layer = check_config(vllm_config, model, platform=platform())
         sites = 0
-        if layer is not None and residual.SITE in vllm_config.lora_config.target_modules:
+        if layer is not None:
             check_sources([f"{layer}.forward"])
             width = vllm_config.model_config.get_hidden_size()
             layer_type = pkgutil.resolve_name(layer)

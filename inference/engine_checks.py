@@ -10,7 +10,7 @@ from adapters_store.errors import AdapterCorrupt, AdapterMissing, AdapterUnsuppo
 from adapters_store.manifest import CONFIG_FILE
 from adapters_store.names import parse_name
 from adapters_store.weights import manifest_read
-from inference.architectures import LAYERS
+from inference.architectures import LAYERS, PROVEN
 from inference.convert import is_attune_folder
 from inference.phase import position_of
 from inference.residual import SITE
@@ -38,8 +38,7 @@ class Unservable(RuntimeError):
 def check_config(vllm_config: Any, model: Any, *, platform: str) -> str | None:
     """Refuse configurations that cannot be served exactly; returns the path of the decoder layer that gets a SITE.
 
-    None if the architecture's layers were not read and only LoRA is asked for. Raises Unservable in the worker while
-    it loads, which ends the engine's start.
+    None if only LoRA is asked for. Raises Unservable in the worker while it loads, which ends the engine's start.
     """
     lora = vllm_config.lora_config
     targets = lora.target_modules
@@ -59,13 +58,15 @@ def check_config(vllm_config: Any, model: Any, *, platform: str) -> str | None:
             "yet; serve its unquantised weights."
         )
     _check_platform(vllm_config, platform)
+    if SITE not in targets:
+        return None
     name = type(model).__name__
-    if name not in LAYERS and SITE in targets:
+    if name not in PROVEN:
         raise Unservable(
-            f"{name} has not been proven with DiReFT and LoReFT (proven: {', '.join(LAYERS)}); "
+            f"{name} has not been proven with DiReFT and LoReFT (proven: {', '.join(sorted(PROVEN))}); "
             f"leave {SITE!r} out of lora_target_modules to serve LoRA alone."
         )
-    return LAYERS.get(name)
+    return LAYERS[name]
 
 
 def _check_platform(vllm_config: Any, platform: str) -> None:

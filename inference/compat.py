@@ -16,7 +16,7 @@ from vllm.logger import init_logger
 
 from inference import compat_admission, compat_cuda, compat_memory, compat_v2, kernels, phase, residual
 from inference.compat_table import TOUCHED, TOUCHED_ON_CUDA, check_sources, installed_version
-from inference.engine_checks import check_config, check_not_resumable
+from inference.engine_checks import Unservable, check_config, check_not_resumable
 from inference.memory import AdapterMemory
 from inference.prefix_keys import prefill_key
 from inference.scheduling import needs_adapter
@@ -43,7 +43,7 @@ def install() -> None:
 
 
 def platform() -> str:
-    """ "cpu", "cuda", or the name of one that check_config refuses."""
+    """The name of vLLM's platform: cpu, cuda, or one that check_config refuses."""
     from vllm.platforms import current_platform
 
     return current_platform.device_name
@@ -294,6 +294,10 @@ def _model_loading() -> None:
             width = vllm_config.model_config.get_hidden_size()
             layer_type = pkgutil.resolve_name(layer)
             sites = residual.add_sites(model.model.layers, layer_type=layer_type, width=width, device=device)
+            if not sites:
+                raise Unservable(
+                    f"None of the model's layers is a {layer}; DiReFT and LoReFT would do nothing."
+                )
         if vllm_config.use_v2_model_runner:
             compat_v2.give_states(self)
         logger.info(

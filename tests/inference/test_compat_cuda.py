@@ -4,8 +4,6 @@ The stand-ins read the step's metadata as the Triton kernels do, one program a s
 computes. That the kernels themselves do the same on a GPU has to be seen on one.
 """
 
-import importlib.util
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -56,6 +54,7 @@ class Kernels:
 
 @pytest.fixture(scope="module")
 def kernels():
+    from vllm.lora.ops.triton_ops import LoRAKernelMeta
     from vllm.lora.punica_wrapper import punica_gpu
 
     from inference import compat_cuda
@@ -65,17 +64,8 @@ def kernels():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(punica_gpu, "lora_shrink", made.shrink, raising=False)
         patch.setattr(punica_gpu, "lora_expand", made.expand, raising=False)
-        patch.setattr(punica_gpu, "LoRAKernelMeta", _kernel_meta(), raising=False)
+        patch.setattr(punica_gpu, "LoRAKernelMeta", LoRAKernelMeta, raising=False)
         yield made
-
-
-def _kernel_meta():
-    """Not bound without Triton, and its package wants Triton; the module itself does not."""
-    path = Path(vllm.__file__).parent / "lora/ops/triton_ops/lora_kernel_metadata.py"
-    spec = importlib.util.spec_from_file_location("lora_kernel_metadata_alone", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.LoRAKernelMeta
 
 
 @pytest.fixture(scope="module")
@@ -223,21 +213,21 @@ def _site(weights):
 
 
 def test_the_expand_kernel_is_not_pipelined_on_hopper(monkeypatch):
-    """With a stand-in for vLLM's module, which needs Triton."""
-    import sys
-
+    from vllm.lora.ops.triton_ops import lora_expand_op
     from vllm.platforms import current_platform
 
     from inference import compat_cuda
 
-    module = SimpleNamespace(get_lora_op_configs=lambda *args, **kwargs: {"num_stages": 2, "block_m": 64})
-    monkeypatch.setitem(sys.modules, "vllm.lora.ops.triton_ops", SimpleNamespace(lora_expand_op=module))
+    monkeypatch.setattr(lora_expand_op, "get_lora_op_configs", lora_expand_op.get_lora_op_configs)
+    ordinary = lora_expand_op.get_lora_op_configs("expand", 8, 64, 576, 8, 1)
     compat_cuda._expand_in_one_stage()
-    for hopper, stages in ((True, 1), (False, 2)):
+    for hopper, stages in ((True, 1), (False, ordinary["num_stages"])):
         monkeypatch.setattr(
             type(current_platform), "is_device_capability", lambda self, number, at=hopper: at
         )
-        assert module.get_lora_op_configs("expand")["num_stages"] == stages
+        assert lora_expand_op.get_lora_op_configs("expand", 8, 64, 576, 8, 1) == ordinary | {
+            "num_stages": stages
+        }
 
 
 class Layer(torch.nn.Module):

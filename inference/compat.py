@@ -6,41 +6,57 @@ was read when the table was written.
 """
 
 import functools
+import pkgutil
 import sys
 from typing import Any
 
 import numpy as np
 import torch
+from vllm.logger import init_logger
 
-from inference import compat_memory, kernels, phase, residual
-from inference.compat_table import check_sources
-from inference.engine_checks import check_config, check_not_resumable
+from inference import compat_admission, compat_cuda, compat_memory, compat_v2, kernels, phase, residual
+from inference.compat_table import TOUCHED, TOUCHED_ON_CUDA, check_sources, installed_version
+from inference.engine_checks import Unservable, check_config, check_not_resumable
 from inference.memory import AdapterMemory
 from inference.prefix_keys import prefill_key
 from inference.scheduling import needs_adapter
 
+logger = init_logger("vllm.attune")
+
 
 def install() -> None:
     """Teach this process's vLLM prefill-only adapters. Raises Incompatible, having changed nothing."""
-    check_sources()
+    check_sources(TOUCHED if on_cpu() else (*TOUCHED, *TOUCHED_ON_CUDA))
     _phase()
     _graph_dispatch()
     _slots()
     _prefix_keys()
-    _cpu_kernels()
+    if on_cpu():
+        _cpu_kernels()
+    else:
+        compat_v2.install()
+        compat_cuda.install()
     _residual_site()
     _model_loading()
     compat_memory.install()
+    compat_admission.install()
+
+
+def platform() -> str:
+    """The name of vLLM's platform: cpu, cuda, or one that check_config refuses."""
+    from vllm.platforms import current_platform
+
+    return current_platform.device_name
 
 
 def on_cpu() -> bool:
-    from vllm.platforms import current_platform
-
-    return current_platform.is_cpu()
+    return platform() == "cpu"
 
 
 def _phase() -> None:
-    """0.32. V1's mapping of tokens to adapters knows requests only. Goes when vLLM has per-token adapter ranges."""
+    """0.26-0.33. V1's mapping of tokens to adapters knows requests only (V2: compat_v2). Goes when vLLM has per-token
+    adapter ranges.
+    """
     from vllm.v1.worker.gpu_input_batch import InputBatch
 
     def make_lora_inputs(
@@ -68,7 +84,7 @@ def _phase() -> None:
 
 
 def _graph_dispatch() -> None:
-    """0.32. V1 chooses the CUDA graph by the adapters of all requests in the batch, so a step of generated tokens
+    """0.26-0.33. V1 chooses the CUDA graph by the adapters of all requests in the batch, so a step of generated tokens
     would not replay the graph without LoRA. Goes when vLLM counts what make_lora_inputs returned.
     """
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
@@ -86,7 +102,7 @@ def _graph_dispatch() -> None:
 
 
 def _slots() -> None:
-    """0.32. The scheduler counts the adapters of all running requests against max_loras, and asserts. Goes when it
+    """0.26-0.33. The scheduler counts the adapters of all running requests against max_loras, and asserts. Goes when it
     counts those with adapted tokens to compute.
 
     A property, so that every reader in the scheduler sees the same and nothing has to be dropped or restored. Workers
@@ -121,7 +137,7 @@ def _slots() -> None:
 
 
 def _prefix_keys() -> None:
-    """0.32. A block's key holds the adapter but not where it acted. Goes when vLLM's keys know adapted ranges.
+    """0.26-0.33. A block's key holds the adapter but not where it acted. Goes when vLLM's keys know adapted ranges.
 
     The key function is imported by name elsewhere (block_pool, simple_kv_offload), so every module that has it is
     given the new one.
@@ -230,7 +246,7 @@ def _note_ranks(manager: Any, lora_id: int) -> None:
 
 
 def _residual_site() -> None:
-    """0.32. Adapted layers are a closed list, and only linear layers and embeddings count. Goes when vLLM lets a
+    """0.26-0.33. Adapted layers are a closed list, and only linear layers and embeddings count. Goes when vLLM lets a
     plugin register a LoRA layer class.
     """
     import vllm.lora.model_manager as model_manager
@@ -258,21 +274,40 @@ def _residual_site() -> None:
 
     lora_utils._all_lora_classes = (ResidualStreamWithLoRA, *lora_utils._all_lora_classes)
     model_manager.get_supported_lora_modules = get_supported_lora_modules
-    model_manager.is_supported_lora_module = is_supported_lora_module
+    # 0.26 goes by the name alone, which the list of names has now.
+    if installed_version() != "0.26.0":
+        model_manager.is_supported_lora_module = is_supported_lora_module
 
 
 def _model_loading() -> None:
-    """0.32. The one place where a worker has the model, its config and the LoRA config together. Stays."""
+    """0.26-0.33. The one place where a worker has the model, its config and the LoRA config together. Stays."""
     from vllm.v1.worker.lora_model_runner_mixin import LoRAModelRunnerMixin
 
     original = LoRAModelRunnerMixin.load_lora_model
 
     @functools.wraps(original)
     def load_lora_model(self: Any, model: Any, vllm_config: Any, device: torch.device) -> Any:
-        layer_type = check_config(vllm_config, model, cpu=on_cpu())
-        if layer_type is not None and residual.SITE in vllm_config.lora_config.target_modules:
+        layer = check_config(vllm_config, model, platform=platform())
+        sites = 0
+        if layer is not None:
+            check_sources([f"{layer}.forward"])
             width = vllm_config.model_config.get_hidden_size()
-            residual.add_sites(model.model.layers, layer_type=layer_type, width=width, device=device)
+            layer_type = pkgutil.resolve_name(layer)
+            sites = residual.add_sites(model.model.layers, layer_type=layer_type, width=width, device=device)
+            if not sites:
+                raise Unservable(
+                    f"None of the model's layers is a {layer}; DiReFT and LoReFT would do nothing."
+                )
+        if vllm_config.use_v2_model_runner:
+            compat_v2.give_states(self)
+        logger.info(
+            "vLLM %s on %s, model runner %s: %d residual sites, %s.",
+            installed_version(),
+            platform(),
+            "V2" if vllm_config.use_v2_model_runner else "V1",
+            sites,
+            vllm_config.lora_config,
+        )
         loaded = original(self, model, vllm_config, device)
         self.lora_manager.attune_memory = AdapterMemory(
             read=functools.partial(compat_memory.read_adapter, self.lora_manager),

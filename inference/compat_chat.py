@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from adapters_store.control_tokens import ControlTokens
+from inference.compat_table import installed_version
 
 
 def install() -> None:
-    """0.32. A control token typed by a user is read as one, so a message can end its own turn, and its prompt has
+    """0.26-0.33. A control token typed by a user is read as one, so a message can end its own turn, and its prompt has
     other tokens than the trainer's. Goes when vLLM tokenizes contents apart from the template.
     """
     from vllm.renderers import hf
 
     original = hf.safe_apply_chat_template
+    masks = installed_version() == "0.26.0"
 
     @functools.wraps(original)
     def safe_apply_chat_template(
@@ -22,6 +24,11 @@ def install() -> None:
         guard = _control_tokens(tokenizer).guard([*_strings(conversation), *_strings(tools)])
         if not guard:
             return original(model_config, tokenizer, conversation, tools=tools, **kwargs)
+        if masks and kwargs.get("return_assistant_tokens_mask"):
+            # 0.26 alone: which tokens are the assistant's is known to the template, and lost with what is hidden.
+            raise ValueError(
+                "return_assistant_tokens_mask cannot be had of messages that quote a control token; leave it off."
+            )
         rendered = original(
             model_config,
             tokenizer,

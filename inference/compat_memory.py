@@ -1,28 +1,15 @@
-"""The part of compat that keeps a worker's adapters in memory, and lets no request near a step before its adapter is.
+"""The part of compat that keeps a worker's adapters in memory; what is there is inference.memory's to know."""
 
-What is in memory is inference.memory's to know, who may run inference.residency's.
-"""
-
-import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from vllm.logger import init_logger
 
 from adapters_store.errors import AdapterUnsupported
+from inference.compat_table import installed_version
 from inference.convert import is_attune_folder, vllm_matrices
-from inference.engine_checks import check_fits, check_folder
-from inference.residency import Residency, Verdict
-
-logger = init_logger("vllm.attune")
-
-
-def install() -> None:
-    """Called by compat, after the sources were checked."""
-    _adapter_memory()
-    _admission()
+from inference.engine_checks import check_fits, check_folder, check_plain_options
 
 
 def read_adapter(lora_manager: Any, name: str, path: str) -> Any:
@@ -34,6 +21,8 @@ def read_adapter(lora_manager: Any, name: str, path: str) -> Any:
     if is_attune_folder(Path(path)):
         adapter = _attune_adapter(lora_manager, Path(path), name)
     else:
+        if installed_version() == "0.26.0":
+            check_plain_options(Path(path))
         adapter = lora_manager.attune_stock_load(LoRARequest(name, 1, path))
     check_fits(adapter, manager)
     manager._create_merged_loras_inplace(adapter)
@@ -60,9 +49,11 @@ def _attune_adapter(lora_manager: Any, folder: Any, name: str) -> Any:
     )
 
 
-def _adapter_memory() -> None:
-    """0.32. An adapter is read from disk inside the step that needs it, and an error there ends the engine. Goes when
-    vLLM loads adapters before it schedules their requests, and fails the request alone.
+def install() -> None:
+    """Called by compat, after the sources were checked.
+
+    0.26-0.33. An adapter is read from disk inside the step that needs it, and an error there ends the engine. Goes
+    when vLLM loads adapters before it schedules their requests, and fails the request alone.
     """
     from vllm.lora.worker_manager import WorkerLoRAManager
     from vllm.v1.worker.worker_base import WorkerBase
@@ -94,43 +85,3 @@ def _adapter_memory() -> None:
     WorkerBase.attune_prefetch = prefetch
     WorkerBase.attune_load = load
     WorkerBase.attune_status = status
-
-
-def _admission() -> None:
-    """0.32. The scheduler's gate for requests that must wait for something (a grammar, remote KV) gets one more
-    reason, and the set of requests whose grammar failed is how it finishes a waiting one with an error. Goes with
-    _adapter_memory.
-    """
-    from vllm.v1.core.sched.scheduler import Scheduler
-    from vllm.v1.engine.core import EngineCore
-
-    gate, add = Scheduler._handle_blocked_waiting_request, EngineCore.add_request
-
-    @functools.wraps(gate)
-    def handle_blocked_waiting_request(self: Any, request: Any) -> bool:
-        if not gate(self, request):
-            return False
-        if request.lora_request is None:
-            return True
-        verdict, why = self.attune_residency.admit(
-            request.lora_request, step=self.current_step, running=self.running
-        )
-        if verdict is Verdict.FAILED:
-            logger.error("Request %s ends here: %s", request.request_id, why)
-            self.grammar_compile_error_reqs.add(request.request_id)
-        return verdict is Verdict.READY
-
-    @functools.wraps(add)
-    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        # Not in __init__: in a process of its own EngineCore loads plugins when that is running already.
-        if request.attune_adapter is not None and not hasattr(self.scheduler, "attune_residency"):
-            self.scheduler.attune_residency = Residency(
-                capacity=self.vllm_config.lora_config.max_cpu_loras,
-                load=lambda adapter, drop: self.model_executor.collective_rpc(
-                    "attune_load", args=(adapter, drop)
-                ),
-            )
-        return add(self, request, *args, **kwargs)
-
-    Scheduler._handle_blocked_waiting_request = handle_blocked_waiting_request
-    EngineCore.add_request = add_request

@@ -6,7 +6,7 @@ from typing import Any
 def install() -> None:
     """Called by the plugin in every process.
 
-    0.32. remove_lora knows ids, not names, and not who still needs them. Methods of EngineCore are what the API
+    0.26-0.33. remove_lora knows ids, not names, and not who still needs them. Methods of EngineCore are what the API
     process can call by name (its utility calls). Stays.
     """
     from vllm.v1.engine.core import EngineCore

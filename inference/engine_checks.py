@@ -1,18 +1,32 @@
 """What an engine can and cannot serve: refused at start or at load, by name, never silently served wrong."""
 
+import json
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from adapters_store.errors import AdapterCorrupt, AdapterMissing, AdapterUnsupported, BadName
 from adapters_store.manifest import CONFIG_FILE
 from adapters_store.names import parse_name
 from adapters_store.weights import manifest_read
+from inference.architectures import LAYERS, PROVEN
 from inference.convert import is_attune_folder
 from inference.phase import position_of
 from inference.residual import SITE
 
-#: Architectures whose decoder layers return (hidden, residual) and were compared with transformers: module, class.
-LAYERS = {"LlamaForCausalLM": ("vllm.model_executor.models.llama", "LlamaDecoderLayer")}
+#: Options of a plain PEFT adapter that vLLM 0.26 reads past. Later versions obey them, or refuse them by name.
+_READ_PAST = (
+    "rank_pattern",
+    "alpha_pattern",
+    "lora_bias",
+    "alora_invocation_tokens",
+    "layer_replication",
+    "use_bdlora",
+    "use_qalora",
+)
+#: Values of init_lora_weights that leave the base model as it is.
+_PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 
 START = "Start vLLM with inference.engine_args.preft_engine_args()."
 
@@ -21,36 +35,65 @@ class Unservable(RuntimeError):
     """The engine's configuration would serve wrong or unproven answers; the message says which part and what to do."""
 
 
-def check_config(vllm_config: Any, model: Any, *, cpu: bool) -> type | None:
-    """Refuse configurations that this version cannot serve exactly; returns the class of decoder layers with a SITE.
+def check_config(vllm_config: Any, model: Any, *, platform: str) -> str | None:
+    """Refuse configurations that cannot be served exactly; returns the path of the decoder layer that gets a SITE.
 
-    Raises Unservable in the worker while it loads, which ends the engine's start.
+    None if only LoRA is asked for. Raises Unservable in the worker while it loads, which ends the engine's start.
     """
     lora = vllm_config.lora_config
     targets = lora.target_modules
-    if not cpu or vllm_config.use_v2_model_runner:
-        raise Unservable("This version of Attune's plugin serves on CPUs with vLLM's V1 model runner.")
     if targets is None or {"lm_head", "embed_tokens"} & set(targets):
-        raise Unservable(f"Adapters on lm_head or embed_tokens are not served on a CPU. {START}")
+        raise Unservable(f"Adapters on lm_head or embed_tokens are not served. {START}")
     if lora.fully_sharded_loras:
-        raise Unservable("fully_sharded_loras is not served on a CPU; leave it off.")
+        raise Unservable("fully_sharded_loras is not served; leave it off.")
     if vllm_config.kv_transfer_config is not None:
         raise Unservable(
             "KV connectors store blocks under keys that do not know adapted positions; leave them off."
         )
     if vllm_config.kv_events_config is not None and vllm_config.kv_events_config.enable_kv_cache_events:
         raise Unservable("KV events do not tell adapted positions; leave enable_kv_cache_events off.")
-    layer = LAYERS.get(type(model).__name__)
-    if layer is None:
-        if SITE in targets:
-            raise Unservable(
-                f"{type(model).__name__} has not been proven with DiReFT and LoReFT (proven: {', '.join(LAYERS)}); "
-                f"leave {SITE!r} out of lora_target_modules to serve LoRA alone."
-            )
+    if (quantization := vllm_config.model_config.quantization) is not None:
+        raise Unservable(
+            f"The base model is quantised ({quantization}). No quantised base has been compared with transformers "
+            "yet; serve its unquantised weights."
+        )
+    _check_platform(vllm_config, platform)
+    if SITE not in targets:
         return None
-    import importlib
+    name = type(model).__name__
+    if name not in PROVEN:
+        raise Unservable(
+            f"{name} has not been proven with DiReFT and LoReFT (proven: {', '.join(sorted(PROVEN))}); "
+            f"leave {SITE!r} out of lora_target_modules to serve LoRA alone."
+        )
+    return LAYERS[name]
 
-    return getattr(importlib.import_module(layer[0]), layer[1])
+
+def _check_platform(vllm_config: Any, platform: str) -> None:
+    if platform == "cpu":
+        if vllm_config.use_v2_model_runner:
+            raise Unservable(
+                "On a CPU adapters are served with vLLM's V1 model runner; unset VLLM_USE_V2_MODEL_RUNNER."
+            )
+        return
+    if platform != "cuda":
+        raise Unservable(f"Attune's plugin serves on CPUs and on CUDA, not on {platform}.")
+    lora, parallel = vllm_config.lora_config, vllm_config.parallel_config
+    if lora.lora_dtype not in (torch.float16, torch.bfloat16):
+        raise Unservable(
+            f"vLLM's adapter kernels on CUDA take float16 and bfloat16, not {lora.lora_dtype}; set dtype."
+        )
+    if lora.specialize_active_lora:
+        raise Unservable(
+            "specialize_active_lora captures graphs with one program too few for steps in which some tokens have "
+            "no adapter, as most have here; leave it off."
+        )
+    if vllm_config.speculative_config is not None:
+        raise Unservable("Speculative decoding has not been proven with adapters on CUDA; leave it off.")
+    if parallel.world_size > 1 or parallel.data_parallel_size > 1:
+        raise Unservable(
+            "Adapters have not been proven with tensor, pipeline or data parallelism on CUDA; start one engine a GPU."
+        )
 
 
 def check_not_resumable(request: Any) -> None:
@@ -84,6 +127,18 @@ def check_folder(folder: Path, name: str) -> None:
         raise AdapterMissing(f"The folder of {parsed.name[:15]}… has no manifest.json.")
 
 
+def check_plain_options(folder: Path) -> None:
+    """Raise AdapterUnsupported for a plain PEFT adapter that vLLM 0.26 would serve as if it were another."""
+    config = json.loads((folder / CONFIG_FILE).read_text())
+    unknown = [option for option in _READ_PAST if config.get(option)]
+    if config.get("init_lora_weights", True) not in _PLAIN_STARTS:
+        unknown.append("init_lora_weights")
+    if unknown:
+        raise AdapterUnsupported(
+            f"vLLM 0.26 ignores {', '.join(unknown)} of adapter_config.json; serve this adapter with a later version."
+        )
+
+
 def check_fits(adapter: Any, manager: Any) -> None:
     """Every matrix must fit the site it names, or paging it into a slot would fail inside a step.
 
@@ -93,7 +148,8 @@ def check_fits(adapter: Any, manager: Any) -> None:
     sites = _sites(manager)
     if not adapter.loras:
         raise AdapterCorrupt("The adapter holds no weights.")
-    if adapter.modules_to_save:
+    # vLLM 0.26 has no such attribute: its loader refuses them.
+    if getattr(adapter, "modules_to_save", None):
         raise AdapterUnsupported("Adapters with modules_to_save are not served.")
     for name, weights in adapter.loras.items():
         if name not in sites:

@@ -38,7 +38,8 @@ class ResidualSlots:
         options = {"dtype": lora_config.lora_dtype, "device": self.base_layer.device}
         self.lora_a_stacked = (torch.zeros(max_loras, 1, rank, width, **options),)
         self.lora_b_stacked = (torch.zeros(max_loras, 1, width, rank, **options),)
-        self.bias_stacked = torch.zeros(max_loras, rank, **options)
+        # One row more than there are slots: GPU kernels take it for tokens without an adapter. It stays zero.
+        self.bias_stacked = torch.zeros(max_loras + 1, rank, **options)
 
     def reset_lora(self, index: int) -> None:
         self.lora_a_stacked[0][index] = 0

@@ -60,9 +60,11 @@ def engine_options(
 
 def server_args(settings: EngineSettings, extra: list[str]) -> Namespace:
     """What vLLM's server is started with: ours as defaults, then what the command line says."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    from inference.compat_http import server_options
+
+    make_arg_parser, validate_parsed_serve_args = server_options()
     parser = make_arg_parser(FlexibleArgumentParser(prog="python -m inference.serve"))
     parser.set_defaults(
         **engine_options(
@@ -91,12 +93,12 @@ def main() -> None:
     settings = engine_settings()
     prepare_environment(settings)
     import uvloop
-    from vllm.entrypoints.launchers.api_server.entry import run_server
 
     from inference import canary
+    from inference.compat_http import server
 
     canary.install(settings)
-    uvloop.run(run_server(server_args(settings, sys.argv[1:])))
+    uvloop.run(server()(server_args(settings, sys.argv[1:])))
 
 
 if __name__ == "__main__":

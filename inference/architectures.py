@@ -1,0 +1,20 @@
+"""The decoder layers that were read: each returns (hidden, residual), whose sum is the residual stream behind it.
+
+That contract is what DiReFT and LoReFT need (inference.residual). LoRA needs none of it and is served on every
+architecture that vLLM serves LoRA on. docs/inference.md says how each was tested.
+"""
+
+#: Architectures whose answers were compared with transformers': only these get DiReFT and LoReFT. `python -m
+#: tests.inference.architectures` is how the others come to be here.
+PROVEN = {"LlamaForCausalLM"}
+
+#: vLLM's model class to its decoder layer's class, both found in the module before the class's name.
+LAYERS = {
+    "LlamaForCausalLM": "vllm.model_executor.models.llama.LlamaDecoderLayer",
+    "MistralForCausalLM": "vllm.model_executor.models.mistral.MistralDecoderLayer",
+    "Qwen2ForCausalLM": "vllm.model_executor.models.qwen2.Qwen2DecoderLayer",
+    "Qwen3ForCausalLM": "vllm.model_executor.models.qwen3.Qwen3DecoderLayer",
+    "GemmaForCausalLM": "vllm.model_executor.models.gemma.GemmaDecoderLayer",
+    "Gemma2ForCausalLM": "vllm.model_executor.models.gemma2.Gemma2DecoderLayer",
+    "Gemma3ForCausalLM": "vllm.model_executor.models.gemma3.Gemma3DecoderLayer",
+}

@@ -1,0 +1,137 @@
+"""python -m tests.inference.architectures [NAME...]: is every architecture served as transformers computes it?
+
+For each a tiny model of random weights, four adapters and the base, mixed in one cramped engine on the CPU: greedy
+tokens by vLLM against two phases and against one pass in transformers. An engine a name, a minute each; no part of any
+test run, because it repeats for six other models what test_parity proves for one. docs/inference.md has the results.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VOCABULARY = 512
+LENGTHS = (1, 31, 33, 150)
+KINDS = (("lora", "prefill"), ("lora", "all"), ("direft", "prefill"), ("loreft", "prefill"))
+
+_COMMON: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.15,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+}
+#: transformers' config class, and what differs from _COMMON.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", {}),
+    "mistral": ("MistralConfig", {"sliding_window": None}),
+    "qwen2": ("Qwen2Config", {}),
+    "qwen3": ("Qwen3Config", {}),
+    "gemma": ("GemmaConfig", {}),
+    # Without soft caps: transformers' default attention leaves them out.
+    "gemma2": ("Gemma2Config", {"query_pre_attn_scalar": 32, "attn_logit_softcapping": None}),
+    "gemma3": ("Gemma3TextConfig", {"query_pre_attn_scalar": 32}),
+}
+
+
+def write_model(folder: Path, name: str) -> None:
+    """A model folder with tokenizer, as vLLM and transformers load it."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    kind, changes = MODELS[name]
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**_COMMON | changes))
+    if name.startswith("gemma"):
+        # Its embeddings are its output matrix and enter multiplied: at full size it repeats every token for ever.
+        with torch.no_grad():
+            model.get_input_embeddings().weight.mul_(0.15 if name == "gemma3" else 0.3)
+    for parameter in (value for key, value in model.named_parameters() if key.endswith("bias")):
+        torch.nn.init.normal_(parameter, std=0.1)  # zero at the start, and then nothing would show a lost one
+    model.float().save_pretrained(folder)
+    words = Tokenizer(WordLevel({f"t{number}": number for number in range(VOCABULARY)}, unk_token="t3"))
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, bos_token="t0", eos_token="t1", pad_token="t2", unk_token="t3"
+    ).save_pretrained(folder)
+
+
+def questions(base: Path, folder: Path) -> list[Any]:
+    from tests.inference.adapters import random_adapter
+    from tests.inference.engine import Question
+
+    rng, seeds = np.random.default_rng(7), count()
+    adapters = [
+        random_adapter(
+            folder / f"{method}-{position}", base=base, method=method, position=position, seed=next(seeds)
+        )
+        for method, position in KINDS
+    ]
+    prompts = [rng.integers(10, VOCABULARY, length).tolist() for length in LENGTHS]
+    return [Question(prompt, adapter, 24) for prompt in prompts for adapter in (None, *adapters)]
+
+
+def check(name: str) -> str:
+    """Raise AssertionError, or say what was compared."""
+    os.environ |= {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    from inference.architectures import LAYERS, PROVEN
+    from tests.inference.engine import engine
+    from tests.inference.reference import Reference
+
+    PROVEN.update(LAYERS)  # which is what is to be seen
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder) / name
+        write_model(base, name)
+        asked = questions(base, Path(folder))
+        for running in engine(base):
+            running.ask(asked)
+        reference = Reference(base)
+        sure = 0
+        for question in asked:
+            where = f"{name}, {len(question.prompt)} tokens, {question.adapter and question.adapter.manifest.method}"
+            two_phase = reference.two_phase(question.prompt, question.answer, question.adapter)
+            assert two_phase.agrees(question.answer), f"two phases: {where}"
+            one_pass = reference.one_pass(question.prompt, question.answer, question.adapter)
+            assert one_pass.agrees(question.answer), f"one pass: {where}"
+            sure += len(two_phase.sure)
+    asked_for = sum(question.count for question in asked)
+    assert sure >= 0.8 * asked_for, f"{name}: the reference was sure of {sure} tokens of {asked_for}"
+    for start in range(1, len(KINDS) + 1):
+        pairs = zip(asked[start :: len(KINDS) + 1], asked[:: len(KINDS) + 1], strict=True)
+        assert any(adapted.answer != plain.answer for adapted, plain in pairs), (
+            f"{name}: {KINDS[start - 1]} does nothing"
+        )
+    return f"{name}: {sure} of {asked_for} tokens compared, all equal"
+
+
+def main(names: list[str]) -> int:
+    if len(names) == 1:
+        print(check(names[0]))
+        return 0
+    failed = 0
+    for name in names or MODELS:
+        # A process each: one engine lives in it, and the plugin stays.
+        failed |= subprocess.run([sys.executable, "-m", __spec__.name, name], check=False).returncode
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 import uuid
 from collections import Counter
+from datetime import timedelta
 
 import structlog
 from django.db.models import Count
@@ -11,20 +12,28 @@ from webapp.jobs.broker import send_train
 from webapp.jobs.lifecycle import dispatch_undo, job_dispatch
 from webapp.jobs.models import Job, Outbox, State
 from webapp.jobs.prepare import job_prepare
+from webapp.jobs.waiting import due, job_wait
 from webapp.jobs.workers import idle_workers
 
 _log = structlog.get_logger("attune.dispatch")
 _BATCH = 20
+_PAUSE = timedelta(seconds=30)
 
 
 def prepare_all() -> None:
-    """validating → queued, oldest first; storage being away ends the round."""
-    for job in (
-        Job.objects.filter(state=State.VALIDATING)
-        .order_by("created_at")
-        .values_list("id", flat=True)[:_BATCH]
-    ):
-        job_prepare(job=job)
+    """validating → queued, oldest first. One that cannot be prepared now is set aside.
+
+    The round ends with it: storage that hangs must not hold up the rest of the dispatcher, and the next round, half a
+    second later, begins behind that job.
+    """
+    for job in due(State.VALIDATING)[:_BATCH]:
+        try:
+            job_prepare(job=job)
+        except Exception as error:
+            if not isinstance(error, Unavailable):
+                _log.exception("prepare", job=job.hex)
+            reason = "The files cannot be read at the moment. Trying again."
+            return job_wait(job=job, state=State.VALIDATING, pause=_PAUSE, reason=reason)
 
 
 def dispatch_all() -> int:

@@ -21,6 +21,10 @@ class Engine:
     def complete(self, body: dict[str, Any], *, seconds: float) -> httpx.Response:
         return self._ask("POST", "/v1/chat/completions", seconds=seconds, json=body)
 
+    def forget(self, adapter: str, *, seconds: float) -> httpx.Response:
+        """`adapter`: "<tenant>/<serving name>"; out of its disk, its memory and its slots."""
+        return self._ask("DELETE", f"/v1/adapters/{adapter}", seconds=seconds)
+
     def _ask(self, method: str, path: str, *, seconds: float, **more: Any) -> httpx.Response:
         return httpx.request(
             method,

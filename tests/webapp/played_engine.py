@@ -11,7 +11,8 @@ from webapp.engine import Engine
 class PlayedEngine:
     """`refuse`: (status, code) for adapters; `same`: adapters change nothing; `asked`: models in order.
 
-    `served`: the one base model; `broken`: an adapter over which it breaks down.
+    `served`: the one base model; `broken`: an adapter over which it breaks down. `forgets`: what it answers
+    when it is told to forget an adapter, and `deleted` those that it did.
     """
 
     def __init__(self) -> None:
@@ -22,6 +23,7 @@ class PlayedEngine:
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.deleted: list[str] = []
+        self.forgets = 200
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -30,8 +32,9 @@ class PlayedEngine:
                 self._answer(*outer.answer(body))
 
             def do_DELETE(self) -> None:
-                outer.deleted.append(self.path)
-                self._answer(200, {})
+                if outer.forgets in (200, 404):
+                    outer.deleted.append(self.path)
+                self._answer(outer.forgets, {})
 
             def _answer(self, status: int, document: dict[str, Any]) -> None:
                 data = json.dumps(document).encode()

@@ -1,18 +1,23 @@
 """gating → succeeded or failed: the engine itself says whether the adapter loads and changes what it answers."""
 
 import uuid
+from contextlib import closing
 from datetime import timedelta
 
 import structlog
 from django.db import transaction
 
-from adapters_store.manifest import Manifest
+from adapters_store.errors import StorageUnavailable
+from adapters_store.manifest import Manifest, manifest_dump
 from adapters_store.names import qualified_name
+from adapters_store.s3 import manifest_key
+from webapp.config.faults import Unavailable
+from webapp.datasets.storage import object_lock, objects_put, store
 from webapp.engine import Engine
 from webapp.jobs.lifecycle import job_fail_with
 from webapp.jobs.locks import job_locked
 from webapp.jobs.models import Job, State
-from webapp.jobs.publish import job_succeed
+from webapp.jobs.publish import job_results, job_succeed
 from webapp.jobs.trial import EngineAway, NotNow, Refused, TrialFailed, changes_answers
 from webapp.jobs.waiting import due, job_wait
 
@@ -44,31 +49,45 @@ def gate(*, job: uuid.UUID, asked: Engine) -> None:
         return
     manifest = Manifest.model_validate(row.manifest)
     try:
-        different = changes_answers(row, qualified_name(row.tenant.storage_id, manifest.name), asked)
+        _show(row, manifest)
+        if changes_answers(row, qualified_name(row.tenant.storage_id, manifest.name), asked):
+            _succeed(row, manifest)
+        else:
+            _fail(
+                job,
+                code="adapter_without_effect",
+                message="The trained adapter does not change what the model says. Train longer, with a higher "
+                "learning_rate_multiplier, or on more examples.",
+            )
     except NotNow as reason:
         _wait(job, f"{reason} The adapter will be tried again.")
+    except (Unavailable, StorageUnavailable):
+        _wait(job, "Storage cannot be reached at the moment. The adapter will be tried again.")
     except TrialFailed as failure:
         _trial_failed(job, str(failure))
     except Refused as refusal:
         _fail(job, code=refusal.code, message=f"The engine refused the adapter: {refusal.message}")
-    else:
-        _decide(job, manifest, different)
 
 
 @transaction.atomic
-def _decide(job: uuid.UUID, manifest: Manifest, different: bool) -> None:
-    row = job_locked(job)
-    if row.state != State.GATING:
-        return
-    if different:
-        job_succeed(row, manifest)
-    else:
-        job_fail_with(
-            row,
-            code="adapter_without_effect",
-            message="The trained adapter does not change what the model says. Train longer, with a higher "
-            "learning_rate_multiplier, or on more examples.",
-        )
+def _show(row: Job, manifest: Manifest) -> None:
+    """Put the manifest where engines find the adapter. The committed row stands for it, and its end drops it.
+
+    Should an older adapter of the same name be deleted at this moment, its manifest and this one are one file.
+    """
+    if job_locked(row.id).state == State.GATING:
+        key = manifest_key(row.tenant.storage_id, manifest.name)
+        object_lock(key)
+        store().put(key, manifest_dump(manifest))
+
+
+def _succeed(row: Job, manifest: Manifest) -> None:
+    with closing(job_results(row)) as results:
+        objects_put(tenant=row.tenant.storage_id, parts=[results])
+        with transaction.atomic():
+            locked = job_locked(row.id)
+            if locked.state == State.GATING:
+                job_succeed(locked, manifest, results)
 
 
 def _wait(job: uuid.UUID, reason: str) -> None:

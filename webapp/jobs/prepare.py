@@ -8,7 +8,7 @@ from typing import Any
 
 from adapters_store.errors import AdapterMissing, StorageUnavailable
 from adapters_store.s3 import object_key
-from webapp.datasets.storage import object_put, storage_away, store
+from webapp.datasets.storage import objects_put, storage_away, store
 from webapp.datasets.validate import HashedFile
 from webapp.jobs.lifecycle import job_fail_validation, job_queue
 from webapp.jobs.models import Job, State
@@ -38,7 +38,7 @@ def job_prepare(*, job: uuid.UUID) -> None:
                 "validation file). What was trained on cannot measure anything; remove them from one of the two.",
             )
             return
-        object_put(tenant=row.tenant.storage_id, file=merged.file, sha256=merged.sha256, size=merged.size)
+        objects_put(tenant=row.tenant.storage_id, parts=[merged])
         job_queue(job=job, conversations_sha256=merged.sha256, conversations_size=merged.size)
     except AdapterMissing:
         job_fail_validation(

@@ -8,8 +8,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from adapters_store.errors import AdapterCorrupt, AdapterError, StorageUnavailable, WrongBase
-from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_dump, manifest_load
-from adapters_store.s3 import manifest_key, object_key
+from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
+from adapters_store.s3 import object_key
 from adapters_store.weights import adapter_read
 from training_jobs.messages import (
     Base,
@@ -30,10 +30,10 @@ from training_jobs.messages import (
     UploadSlot,
 )
 from webapp.config.faults import BadRequest
-from webapp.datasets.storage import object_drop, object_lock, storage_away, store
+from webapp.datasets.storage import PUT_SECONDS, object_lock, storage_away, store, upload_drop
 from webapp.jobs.events import event_add, events_add
 from webapp.jobs.lifecycle import attempt_failed, job_fail_with, job_requeue, job_to
-from webapp.jobs.locks import LEASE, URL_SECONDS, fenced, job_held, job_locked, state_of
+from webapp.jobs.locks import GET_SECONDS, LEASE, fenced, job_held, job_locked, state_of
 from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State, Worker
 from webapp.jobs.tokens import epoch_token, matches, stored
 
@@ -72,7 +72,7 @@ def job_claim(*, job: uuid.UUID, dispatch_token: str, claim: Claim) -> JobSpec:
 
 def _spec(row: Job, token: str) -> JobSpec:
     def url(sha256: str) -> str:
-        return store().presign_get(object_key(row.tenant.storage_id, sha256), seconds=URL_SECONDS)
+        return store().presign_get(object_key(row.tenant.storage_id, sha256), seconds=GET_SECONDS)
 
     checkpoint = Checkpoint.model_validate(row.checkpoint) if row.checkpoint else None
     return JobSpec(
@@ -119,7 +119,7 @@ def _register(row: Job, checkpoint: Checkpoint) -> None:
     Job.objects.filter(id=row.id).update(checkpoint=row.checkpoint)
     if before:
         JobUpload.objects.filter(job=row, sha256=before["sha256"]).delete()
-        object_drop(object_key(row.tenant.storage_id, before["sha256"]))
+        upload_drop(object_key(row.tenant.storage_id, before["sha256"]))
 
 
 def _is_there(row: Job, thing: Checkpoint) -> bool:
@@ -147,7 +147,7 @@ def job_upload(*, job: uuid.UUID, token: str, request: UploadRequest) -> UploadS
         there = store().size(key) == request.size
     except StorageUnavailable:
         raise storage_away() from None
-    url, headers = store().presign_put(key, sha256=request.sha256, size=request.size, seconds=URL_SECONDS)
+    url, headers = store().presign_put(key, sha256=request.sha256, size=request.size, seconds=PUT_SECONDS)
     return UploadSlot(url=url, headers=headers, already_there=there)
 
 
@@ -185,7 +185,7 @@ def job_complete(*, job: uuid.UUID, token: str, complete: Complete) -> StateRepl
 
 
 def _verified(row: Job, complete: Complete) -> Manifest:
-    """Download, read and check the whole adapter, then publish its manifest. Raises AdapterError."""
+    """Download, read and check the whole adapter. Raises AdapterError."""
     tenant = row.tenant.storage_id
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -202,9 +202,6 @@ def _verified(row: Job, complete: Complete) -> Manifest:
             key = object_key(tenant, file.sha256)
             store().get_to_file(key, folder / filename, sha256=file.sha256, size=file.size)
         adapter_read(folder, expected_digest=manifest.digest)
-    # Should an older adapter of the same name be deleted at this moment, its manifest and this one are one file.
-    object_lock(manifest_key(tenant, manifest.name))
-    store().put(manifest_key(tenant, manifest.name), manifest_dump(manifest))
     return manifest
 
 

@@ -10,6 +10,7 @@ import structlog
 from django.core.management.base import BaseCommand
 from django.db import close_old_connections
 
+from webapp.adapters.forgetting import forgettings_send
 from webapp.config.database import assert_owns_nothing
 from webapp.config.settings import settings
 from webapp.engine import engine
@@ -34,7 +35,7 @@ class Command(BaseCommand):
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, lambda *_: stop.set())
         # The engine may take a minute to answer; dispatching must not wait for it.
-        gates = threading.Thread(target=_gates, args=(stop,), name="gate", daemon=True)
+        gates = threading.Thread(target=_gates, args=(stop,), name="engine", daemon=True)
         gates.start()
         swept = 0.0
         while not stop.is_set():
@@ -50,13 +51,17 @@ class Command(BaseCommand):
 
 def _gates(stop: threading.Event) -> None:
     while not stop.is_set():
-        here = _guarded(_gate_round)
+        here = _guarded(_gate_round) and _guarded(_forget_round)
         close_old_connections()
         stop.wait(_ROUND_SECONDS if here else _ENGINE_AWAY_SECONDS)
 
 
 def _gate_round() -> bool:
     return gate_all(asked=engine())
+
+
+def _forget_round() -> bool:
+    return forgettings_send(asked=engine())
 
 
 def _guarded(step: Callable[[], Any]) -> Any:

@@ -1,12 +1,8 @@
 """The decoder layers that were read: each returns (hidden, residual), whose sum is the residual stream behind it.
 
-That contract is what DiReFT and LoReFT need (inference.residual). LoRA needs none of it and is served on every
-architecture that vLLM serves LoRA on. docs/inference.md says how each was tested.
+That contract is what DiReFT and LoReFT need (inference.residual), and adapters_store.architectures says which of them
+were proven. LoRA needs none of it and is served on every architecture that vLLM serves LoRA on.
 """
-
-#: Architectures whose answers were compared with transformers': only these get DiReFT and LoReFT. `python -m
-#: tests.inference.architectures` is how the others come to be here.
-PROVEN = {"LlamaForCausalLM"}
 
 #: vLLM's model class to its decoder layer's class, both found in the module before the class's name.
 LAYERS = {

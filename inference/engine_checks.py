@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from adapters_store.architectures import PROVEN
 from adapters_store.errors import AdapterCorrupt, AdapterMissing, AdapterUnsupported, BadName
 from adapters_store.manifest import CONFIG_FILE
 from adapters_store.names import parse_name
 from adapters_store.weights import manifest_read
-from inference.architectures import LAYERS, PROVEN
+from inference.architectures import LAYERS
 from inference.convert import is_attune_folder
 from inference.phase import position_of
 from inference.residual import SITE

@@ -92,7 +92,8 @@ def check(name: str) -> str:
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
     }
-    from inference.architectures import LAYERS, PROVEN
+    from adapters_store.architectures import PROVEN
+    from inference.architectures import LAYERS
     from tests.inference.engine import engine
     from tests.inference.reference import Reference
 

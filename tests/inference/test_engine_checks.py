@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from adapters_store.errors import AdapterUnsupported
-from inference.architectures import PROVEN
+from adapters_store.architectures import PROVEN
+from inference.architectures import LAYERS
 from inference.compat_table import LAYER_FORWARDS
 from inference.engine_checks import Unservable, check_config, check_plain_options
 from inference.residual import SITE
@@ -38,6 +39,10 @@ def config(**changes):
 
 def model(name="LlamaForCausalLM"):
     return type(name, (), {})()
+
+
+def test_what_is_proven_was_read():
+    assert set(LAYERS) >= PROVEN
 
 
 @pytest.mark.parametrize("architecture", sorted(PROVEN))

@@ -5,18 +5,25 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from webapp.jobs.gate import Engine
+from webapp.engine import Engine
 
 
 class PlayedEngine:
-    """`refuse`: (status, code) for adapters; `same`: adapters change nothing; `asked`: models in order."""
+    """`refuse`: (status, code) for adapters; `same`: adapters change nothing; `asked`: models in order.
+
+    `served`: the one base model; `broken`: an adapter over which it breaks down. `forgets`: what it answers
+    when it is told to forget an adapter, and `deleted` those that it did.
+    """
 
     def __init__(self) -> None:
         self.refuse: tuple[int, str] | None = None
         self.same = False
+        self.served = "tiny"
+        self.broken: str | None = None
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.deleted: list[str] = []
+        self.forgets = 200
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -25,8 +32,9 @@ class PlayedEngine:
                 self._answer(*outer.answer(body))
 
             def do_DELETE(self) -> None:
-                outer.deleted.append(self.path)
-                self._answer(200, {})
+                if outer.forgets in (200, 404):
+                    outer.deleted.append(self.path)
+                self._answer(outer.forgets, {})
 
             def _answer(self, status: int, document: dict[str, Any]) -> None:
                 data = json.dumps(document).encode()
@@ -49,9 +57,14 @@ class PlayedEngine:
         self.asked.append(body["model"])
         self.bodies.append(body)
         adapted = "/" in body["model"]
-        if adapted and self.refuse:
-            status, code = self.refuse
-            return status, {"error": {"message": "No.", "type": "x", "param": None, "code": code}}
+        refusal: tuple[int, str | int] | None = self.refuse if adapted else None
+        if not adapted and body["model"] != self.served:
+            # As vLLM puts it.
+            refusal = (404, 404)
+        elif self.broken and body["model"].endswith(self.broken):
+            refusal = (500, 500)
+        if refusal:
+            return refusal[0], {"error": {"message": "No.", "type": "x", "param": None, "code": refusal[1]}}
         logprob = -0.5 if adapted and not self.same else -0.1
         top = [{"token": "a", "logprob": logprob}, {"token": "b", "logprob": -3.0}]
         choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "length"}

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from safetensors.numpy import save_file
 
-from webapp.adapters import base_models, model_folder
+from webapp.adapters import model_folder, sources
 from webapp.adapters.base_models import base_model_add
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import BadRequest
@@ -23,8 +23,8 @@ CARD = "---\nlicense: apache-2.0\nlanguage:\n- en\n- de\n---\n# A model\n"
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "models"
     place.mkdir()
-    changed = base_models.settings().model_copy(update={"models_dir": place})
-    monkeypatch.setattr(base_models, "settings", lambda: changed)
+    changed = sources.settings().model_copy(update={"models_dir": place})
+    monkeypatch.setattr(sources, "settings", lambda: changed)
     return place
 
 
@@ -149,10 +149,117 @@ def test_the_hub_away(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(CommandError, match="HF_HUB_OFFLINE"):
-        call_command("base_model_add", "Qwen/Qwen2.5-0.5B-Instruct")
+        call_command("base_model_add", "HuggingFaceTB/SmolLM2-360M-Instruct")
 
 
 def test_the_demo_model_says_what_it_is(models: Path) -> None:
     base, _ = base_model_add(source=str(folder(models, "smollm2-135m-instruct", card=None)))
     assert "Demo model" in base.label
     assert base.license == "apache-2.0"
+
+
+class Hub:
+    """Repositories by name, each a folder a commit; the newest is the last. `fetched`: what was downloaded."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.commits: dict[str, list[str]] = {}
+        self.fetched: list[str] = []
+
+    def push(self, repo: str, commit: str, *, weight: float = 0.0, **facts: Any) -> None:
+        (self.place / repo).mkdir(parents=True, exist_ok=True)
+        made = folder(self.place / repo, commit, **facts)
+        save_file({"w": np.full((4, 8), weight, np.float32)}, made / "model.safetensors")
+        self.commits.setdefault(repo, []).append(commit)
+
+    def commit(self, repo: str, *, revision: str | None) -> str:
+        return revision or self.commits[repo][-1]
+
+    def download(self, repo: str, *, commit: str, folder: Path, files: list[str]) -> None:
+        for pattern in files:
+            for path in (self.place / repo / commit).glob(pattern):
+                (folder / path.name).write_bytes(path.read_bytes())
+                self.fetched.append(path.name)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    made = Hub(tmp_path / "hub")
+    monkeypatch.setattr(sources, "hub_commit", made.commit)
+    monkeypatch.setattr(sources, "hub_download", made.download)
+    return made
+
+
+def bytes_of(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
+
+
+def test_from_the_hub(models: Path, hub: Hub) -> None:
+    hub.push("acme/Tiny-Chat", "c1")
+    base, new = base_model_add(source="acme/Tiny-Chat")
+    assert new
+    assert (base.name, base.source, base.revision) == ("tiny-chat", "acme/Tiny-Chat", "c1")
+    assert (models / "tiny-chat" / "model.safetensors").exists()
+    hub.fetched.clear()
+    hub.push("acme/Tiny-Chat", "c2", weight=1.0)
+    again, new = base_model_add(source="acme/Tiny-Chat", make_default=True)
+    assert (again.id, again.revision, again.digest, new) == (base.id, "c1", base.digest, False)
+    assert base_model_add(source=str(models / "tiny-chat"))[0].source == "acme/Tiny-Chat"
+    assert hub.fetched == []
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"source": "acme/Tiny-Chat", "revision": "c2"}, "base_model_changed"),
+        ({"source": "umbrella/Tiny-Chat"}, "base_model_exists"),
+    ],
+)
+def test_what_is_served_is_never_written_over(
+    models: Path, hub: Hub, said: dict[str, str], code: str
+) -> None:
+    hub.push("acme/Tiny-Chat", "c1")
+    base_model_add(source="acme/Tiny-Chat", revision="c1")
+    hub.push("acme/Tiny-Chat", "c2", weight=1.0)
+    hub.push("umbrella/Tiny-Chat", "u1", weight=2.0)
+    before = bytes_of(models / "tiny-chat")
+    with pytest.raises(BadRequest) as refused:
+        base_model_add(**said)
+    assert refused.value.code == code
+    assert bytes_of(models / "tiny-chat") == before
+    assert BaseModel.objects.get().revision == "c1"
+
+
+def test_a_folder_that_the_catalogue_does_not_know(models: Path, hub: Hub) -> None:
+    made = folder(models)
+    before = bytes_of(made)
+    hub.push("acme/Tiny-Chat", "c1", weight=1.0)
+    with pytest.raises(BadRequest) as refused:
+        base_model_add(source="acme/Tiny-Chat")
+    assert refused.value.code == "base_model_exists"
+    assert bytes_of(made) == before
+
+
+@pytest.mark.parametrize("facts", [{"architectures": ["MambaForCausalLM"]}, {"card": None}])
+def test_no_weights_of_what_will_be_refused(models: Path, hub: Hub, facts: dict[str, Any]) -> None:
+    hub.push("acme/Tiny-Chat", "c1", **facts)
+    with pytest.raises(BadRequest):
+        base_model_add(source="acme/Tiny-Chat")
+    assert "config.json" in hub.fetched
+    assert "model.safetensors" not in hub.fetched
+    assert not (models / "tiny-chat").exists()
+
+
+def test_a_refused_folder_is_not_linked(models: Path, tmp_path: Path) -> None:
+    made = folder(tmp_path, "elsewhere", card=None)
+    with pytest.raises(BadRequest):
+        base_model_add(source=str(made))
+    assert not (models / "elsewhere").is_symlink()
+
+
+def test_weights_that_are_none(models: Path) -> None:
+    made = folder(models)
+    (made / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(BadRequest) as refused:
+        base_model_add(source=str(made))
+    assert refused.value.code == "bad_model_folder"

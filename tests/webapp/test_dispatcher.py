@@ -9,9 +9,11 @@ from datetime import timedelta
 import httpx
 import pytest
 import redis
+from django.db import connection
 from django.db.models.functions import Now
 
-from tests.webapp.company import Company
+from tests.webapp.adapter_rows import another_base
+from tests.webapp.company import Company, base_model
 from tests.webapp.played_trainer import PlayedTrainer
 from training_jobs.messages import TASK, queue_name
 from webapp.config.faults import Unavailable
@@ -76,6 +78,50 @@ def test_only_as_many_as_there_is_room_for(company: Company, web: httpx.Client, 
     assert dispatch_all() == 1, "one of the two is expected by the other message"
 
 
+def test_a_trainer_of_two_bases_is_one_trainer(
+    company: Company, web: httpx.Client, queue: redis.Redis
+) -> None:
+    for base in (base_model(), another_base()):
+        Job.objects.filter(id=company.job().id).update(base=base)
+    prepare_all()
+    PlayedTrainer(web).hello(bases=("tiny", "other-base"))
+    assert dispatch_all() == 1
+    assert dispatch_all() == 0
+    PlayedTrainer(web).hello(bases=("tiny", "other-base"))
+    assert dispatch_all() == 1, "the second one is for the other message"
+
+
+def test_the_versatile_trainer_is_left_for_others(
+    company: Company, web: httpx.Client, queue: redis.Redis
+) -> None:
+    for bases in (("tiny", "other-base"), ("tiny",)):
+        PlayedTrainer(web).hello(bases=bases)
+    for base in (base_model(), another_base()):
+        Job.objects.filter(id=company.job().id).update(base=base)
+    prepare_all()
+    assert dispatch_all() == 2
+
+
+def test_dispatchers_share_the_room(company: Company, web: httpx.Client, queue: redis.Redis) -> None:
+    for _ in range(4):
+        company.job()
+    prepare_all()
+    PlayedTrainer(web).hello()
+    barrier, sent = threading.Barrier(4), []
+
+    def dispatch() -> None:
+        barrier.wait()
+        sent.append(dispatch_all())
+        connection.close()
+
+    threads = [threading.Thread(target=dispatch) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(sent) == 1
+
+
 def test_a_flood_does_not_starve_others(
     company: Company, other_company: Company, web: httpx.Client, queue: redis.Redis
 ) -> None:
@@ -126,8 +172,6 @@ def test_a_broker_that_is_away(company: Company, web: httpx.Client, monkeypatch:
 
 def test_dispatchers_side_by_side(company: Company, web: httpx.Client, queue: redis.Redis) -> None:
     """Two processes at the same moment send each job once."""
-    from django.db import connection
-
     jobs = [company.job() for _ in range(4)]
     prepare_all()
     for _ in range(4):

@@ -1,26 +1,34 @@
 """Bytes go when no row needs them, and not before."""
 
+import hashlib
+import threading
 from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from adapters_store.s3 import manifest_key, object_key
+from adapters_store.errors import StorageUnavailable
+from adapters_store.manifest import Manifest
+from adapters_store.s3 import ObjectStore, manifest_key, object_key
 from tests.webapp.company import Company, talks
 from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.played_trainer import PlayedTrainer
 from tests.webapp.test_transitions import running
-from webapp.adapters import adapters
 from webapp.adapters.adapters import adapter_activate, adapter_deactivate, adapter_delete
-from webapp.adapters.models import Adapter
+from webapp.adapters.forgetting import forgettings_send
+from webapp.adapters.models import Adapter, Forgetting
 from webapp.config.faults import NotFound
 from webapp.datasets.files import file_delete
 from webapp.datasets.models import File, ObjectRemoval
-from webapp.datasets.storage import store
+from webapp.datasets.storage import PUT_SECONDS, store
+from webapp.engine import Engine
 from webapp.jobs.gate import gate
 from webapp.jobs.lifecycle import job_cancel
 from webapp.jobs.sweeper import files_expire, objects_sweep
+from webapp.tenants.models import EndUser
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,6 +38,7 @@ def there(company: Company, sha256: str) -> bool:
 
 
 def sweep() -> None:
+    """All of the list, whenever it is due."""
     ObjectRemoval.objects.update(not_before=Now() - timedelta(seconds=1))
     objects_sweep()
     assert not ObjectRemoval.objects.exists()
@@ -77,25 +86,120 @@ def finished(company: Company, web: httpx.Client, engine: PlayedEngine) -> Adapt
     return Adapter.objects.get(job=job)
 
 
-def test_a_deleted_adapter_goes(
-    company: Company, web: httpx.Client, played_engine: PlayedEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deleted_adapter_goes(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
     adapter = finished(company, web, played_engine)
     sweep()
     assert all(there(company, sha256) for sha256 in adapter.object_digests)
-    engine = type(
-        "S", (), {"engine_url": played_engine.engine.url, "engine_key": adapters.settings().engine_key}
-    )
-    monkeypatch.setattr(adapters, "settings", lambda: engine)
     adapter_delete(adapter=adapter)
     company.maren.refresh_from_db()
     assert company.maren.active_adapter is None
-    assert played_engine.deleted == [f"/v1/adapters/{company.tenant.id.hex}/{adapter.name}"]
     sweep()
     assert not any(there(company, sha256) for sha256 in adapter.object_digests)
     assert store().size(manifest_key(company.tenant.id.hex, adapter.name)) is None
     with pytest.raises(NotFound):
         adapter_activate(adapter=adapter)
+
+
+def forgotten(company: Company, engine: PlayedEngine, name: str) -> bool:
+    """Whether the engine was told, once its manifest was out of storage."""
+    forgettings_send(asked=engine.engine)
+    assert store().size(manifest_key(company.tenant.id.hex, name)) is None
+    return f"/v1/adapters/{company.tenant.id.hex}/{name}" in engine.deleted
+
+
+def test_the_engine_forgets_a_deleted_adapter(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
+    adapter = finished(company, web, played_engine)
+    adapter_delete(adapter=adapter)
+    forgettings_send(asked=played_engine.engine)
+    assert played_engine.deleted == [], "while its manifest is in storage, the engine would fetch it again"
+    sweep()
+    assert not forgettings_send(asked=Engine("http://127.0.0.1:9", "k"))
+    played_engine.forgets = 500
+    assert forgettings_send(asked=played_engine.engine)
+    assert played_engine.deleted == [], "it is set aside"
+    Forgetting.objects.update(not_before=Now() - timedelta(seconds=1))
+    forgettings_send(asked=played_engine.engine)
+    assert Forgetting.objects.exists(), "an engine that fails is told again"
+    played_engine.forgets = 404
+    Forgetting.objects.update(not_before=Now() - timedelta(seconds=1))
+    assert forgotten(company, played_engine, adapter.name)
+    assert not Forgetting.objects.exists()
+
+
+@pytest.mark.parametrize("how", ["cancel", "refuse"])
+def test_the_engine_forgets_what_it_only_tried(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine, how: str
+) -> None:
+    job, trainer = running(company, web)
+    body = trainer.adapter()
+    trainer.complete(body)
+    played_engine.refuse = (503, "adapter_memory_full") if how == "cancel" else (422, "adapter_corrupt")
+    gate(job=job.id, asked=played_engine.engine)
+    if how == "cancel":
+        job_cancel(job=job)
+    sweep()
+    assert forgotten(company, played_engine, Manifest.model_validate(body["manifest"]).name)
+
+
+def test_one_object_that_storage_keeps(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [company.file(talks(count)) for count in (2, 3)]
+    sweep()
+    for file in files:
+        file_delete(file=file)
+    right, stuck = ObjectStore.delete, object_key(company.tenant.id.hex, files[0].sha256)
+
+    def delete(self: ObjectStore, key: str) -> None:
+        if key == stuck:
+            raise StorageUnavailable("Object storage answered with the error AccessDenied.")
+        right(self, key)
+
+    monkeypatch.setattr(ObjectStore, "delete", delete)
+    for _ in range(2):
+        objects_sweep()
+    assert there(company, files[0].sha256)
+    assert not there(company, files[1].sha256)
+    monkeypatch.undo()
+    sweep()
+    assert not there(company, files[0].sha256)
+
+
+def test_an_upload_that_lands_after_its_jobs_end_goes(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    data = b"sent while the job was cancelled"
+    sha256 = hashlib.sha256(data).hexdigest()
+    slot = trainer._say("uploads", {"sha256": sha256, "size": len(data)}).json()
+    assert int(parse_qs(urlsplit(slot["url"]).query)["X-Amz-Expires"][0]) == PUT_SECONDS
+    job_cancel(job=job)
+    objects_sweep()
+    httpx.put(slot["url"], content=data, headers=slot["headers"], trust_env=False).raise_for_status()
+    objects_sweep()
+    assert there(company, sha256), "uploads by such a URL may still be under way"
+    sweep()
+    assert not there(company, sha256)
+
+
+def test_deleting_waits_for_the_end_user_first(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
+    """The order in which publishing and activating lock: with any other, two of them could wait for each other."""
+    adapter = finished(company, web, played_engine)
+
+    def delete() -> None:
+        adapter_delete(adapter=adapter)
+        connection.close()
+
+    with transaction.atomic():
+        EndUser.objects.select_for_update().get(id=company.maren.id)
+        thread = threading.Thread(target=delete)
+        thread.start()
+        thread.join(1)
+        assert thread.is_alive()
+        Adapter.objects.select_for_update(nowait=True).get(id=adapter.id)
+    thread.join(10)
+    adapter.refresh_from_db()
+    assert adapter.deleted_at is not None
 
 
 def test_two_jobs_with_the_same_result_share_bytes(
@@ -125,18 +229,22 @@ def test_files_expire(company: Company) -> None:
     file = company.file(expires_after=timedelta(hours=1))
     files_expire()
     assert File.objects.get(id=file.id).deleted_at is None
+    job = company.job(training_file=file)
     File.objects.update(expires_at=Now() - timedelta(seconds=1))
+    files_expire()
+    assert File.objects.get(id=file.id).deleted_at is None, "a job trains on it"
+    job_cancel(job=job)
     files_expire()
     assert File.objects.get(id=file.id).deleted_at is not None
 
 
 def test_an_upload_that_was_never_finished_goes(company: Company) -> None:
-    from webapp.datasets.storage import object_put
+    from webapp.datasets.storage import objects_put
     from webapp.datasets.validate import HashedFile
 
     part = HashedFile()
     part.write(b"its process was killed before the row was written")
-    object_put(tenant=company.tenant.id.hex, file=part.file, sha256=part.sha256, size=part.size)
+    objects_put(tenant=company.tenant.id.hex, parts=[part])
     objects_sweep()
     assert there(company, part.sha256), "its row may still come"
     sweep()

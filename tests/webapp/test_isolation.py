@@ -5,6 +5,7 @@ a stranger would try it.
 """
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,10 +75,10 @@ PAGES = {
 #: Trainers' routes: opened by a job's token alone, which no customer ever sees.
 INTERNAL = {
     *(
-        f"internal/jobs/<hexid:ident>/{verb}"
+        f"internal/jobs/<hexid:job>/{verb}"
         for verb in ("claim", "heartbeat", "uploads", "complete", "fail", "release")
     ),
-    "internal/workers/<hexid:ident>",
+    "internal/workers/<hexid:worker>",
 }
 #: Routes without an id in the path, and the ids that a body or a query may hold (tried in the tests named).
 WITHOUT = {
@@ -181,7 +182,7 @@ def test_pages(route: str, theirs: Belongings, stranger: Company) -> None:
 
 @pytest.mark.parametrize("route", sorted(INTERNAL))
 def test_trainers_routes(route: str, theirs: Belongings, stranger: Company, client: Client) -> None:
-    path = "/" + route.replace("<hexid:ident>", theirs.job.id.hex)
+    path = "/" + re.sub(r"<hexid:\w+>", theirs.job.id.hex, route)
     for token in (stranger.key, theirs.company.key, "", "x" * 64):
         answer = client.post(path, "{}", content_type="application/json", headers=bearer(token))
         assert answer.status_code in (400, 401, 410)

@@ -21,7 +21,8 @@ from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.played_trainer import PlayedTrainer
 from webapp.adapters.models import Adapter
 from webapp.config.faults import BadRequest
-from webapp.jobs.gate import Engine, EngineAway, gate
+from webapp.engine import Engine
+from webapp.jobs.gate import gate
 from webapp.jobs.lifecycle import (
     dispatch_lapse,
     job_cancel,
@@ -32,6 +33,7 @@ from webapp.jobs.lifecycle import (
 )
 from webapp.jobs.models import TERMINAL, Job, Outbox
 from webapp.jobs.prepare import job_prepare
+from webapp.jobs.trial import EngineAway
 from webapp.usage.models import UsageRow
 
 pytestmark = pytest.mark.django_db(transaction=True)

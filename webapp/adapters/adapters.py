@@ -1,19 +1,13 @@
 """What may be done with adapters: make one the active one of its end user, put it aside, delete it."""
 
-import httpx
-import structlog
 from django.db import transaction
 from django.db.models.functions import Now
 
-from adapters_store.names import qualified_name
 from adapters_store.s3 import manifest_key, object_key
 from webapp.adapters.models import Adapter
 from webapp.config.faults import BadRequest, NotFound
-from webapp.config.settings import settings
 from webapp.datasets.storage import object_drop
 from webapp.tenants.models import EndUser
-
-_log = structlog.get_logger("attune.adapters")
 
 
 @transaction.atomic
@@ -34,41 +28,29 @@ def adapter_deactivate(*, adapter: Adapter) -> None:
     EndUser.objects.filter(id=row.end_user_id, active_adapter=row).update(active_adapter=None)
 
 
+@transaction.atomic
 def adapter_delete(*, adapter: Adapter) -> None:
     """The row stays as a tombstone; pointer, manifest and bytes go, and engines are told to forget it. Idempotent."""
-    with transaction.atomic():
-        row = Adapter.objects.select_for_update(of=("self",)).select_related("tenant").get(id=adapter.id)
-        if row.deleted_at is not None:
-            return
-        EndUser.objects.filter(active_adapter=row).update(active_adapter=None)
-        Adapter.objects.filter(id=row.id).update(deleted_at=Now(), manifest={}, object_digests=[])
-        object_drop(manifest_key(row.tenant.storage_id, row.name))
-        for sha256 in row.object_digests:
-            object_drop(object_key(row.tenant.storage_id, sha256))
-    still_there = Adapter.objects.filter(tenant=row.tenant, name=row.name, deleted_at=None).exists()
-    if not still_there:
-        _forget(qualified_name(row.tenant.storage_id, row.name))
+    row = _row_locked(adapter)
+    if row.deleted_at is not None:
+        return
+    EndUser.objects.filter(active_adapter=row).update(active_adapter=None)
+    Adapter.objects.filter(id=row.id).update(deleted_at=Now(), manifest={}, object_digests=[])
+    object_drop(manifest_key(row.tenant.storage_id, row.name))
+    for sha256 in row.object_digests:
+        object_drop(object_key(row.tenant.storage_id, sha256))
 
 
 def _locked(adapter: Adapter) -> Adapter:
-    """The live row, its end user's row locked before it, as publishing does."""
-    if adapter.end_user_id is not None:
-        EndUser.objects.select_for_update().get(id=adapter.end_user_id)
-    row = Adapter.objects.select_for_update(of=("self",)).filter(id=adapter.id, deleted_at=None).first()
-    if row is None:
+    """The live row; raises NotFound."""
+    row = _row_locked(adapter)
+    if row.deleted_at is not None:
         raise NotFound("This adapter was deleted.", code="model_not_found")
     return row
 
 
-def _forget(name: str) -> None:
-    """Best effort: an engine that is away has nothing loaded, and no request reaches a deleted adapter anyway."""
-    env = settings()
-    try:
-        httpx.delete(
-            f"{env.engine_url}/v1/adapters/{name}",
-            headers={"Authorization": f"Bearer {env.engine_key.get_secret_value()}"},
-            timeout=3,
-            trust_env=False,
-        )
-    except httpx.HTTPError as error:
-        _log.info("engine not told of a deletion", reason=type(error).__name__)
+def _row_locked(adapter: Adapter) -> Adapter:
+    """The row, its end user's row locked before it, as publishing does: any other order could be a deadlock."""
+    if adapter.end_user_id is not None:
+        EndUser.objects.select_for_update().get(id=adapter.end_user_id)
+    return Adapter.objects.select_for_update(of=("self",)).select_related("tenant").get(id=adapter.id)

@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from webapp.adapters.models import Adapter, BaseModel
+from webapp.adapters.models import Adapter, BaseModel, Forgetting
 from webapp.dashboard.admin import ReadMostly
 
 
@@ -31,3 +31,9 @@ class AdapterAdmin(ReadMostly):
     list_filter = ("method", "position", "base", "created_at")
     search_fields = ("public_name", "name", "digest", "tenant__name", "end_user__external_id")
     list_select_related = ("tenant", "end_user")
+
+
+@admin.register(Forgetting)
+class ForgettingAdmin(ReadMostly):
+    list_display = ("name", "not_before")
+    search_fields = ("name",)

@@ -1,19 +1,12 @@
 """The catalogue of base models: entering one, after everything that could go wrong later was checked."""
 
-import re
-from pathlib import Path
-
 from django.db import transaction
 
-from webapp.adapters.hub import hub_download
 from webapp.adapters.licences import licence_read
-from webapp.adapters.model_folder import ModelFolder, check_memory, model_folder_read
+from webapp.adapters.model_folder import ModelFolder, check_memory, model_config_read, model_folder_read
 from webapp.adapters.models import BaseModel
+from webapp.adapters.sources import source_find
 from webapp.config.faults import BadRequest
-from webapp.config.settings import settings
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def base_model_add(
@@ -28,17 +21,20 @@ def base_model_add(
     """Enter a hub id or a local folder; the row, and whether it is new. Idempotent; the first one is the default.
 
     `elsewhere`: engine and trainer run on other machines, so this one's memory says nothing. Raises BadRequest or
-    Unavailable, with what to do.
+    Unavailable, with what to do; nothing is changed then.
     """
-    folder, commit = _folder(source, revision)
-    name = folder.name
-    model = model_folder_read(folder)
+    found = source_find(source, revision=revision)
+    found.fetch_facts()
+    # Before gigabytes are downloaded in vain.
+    model_config_read(found.folder)
+    terms = licence_read(found.folder, name=found.name, source=found.source, said=licence)
+    found.fetch_weights()
+    model = model_folder_read(found.folder)
     if not elsewhere:
         check_memory(model)
-    terms = licence_read(folder, name=name, source=source, said=licence)
     facts = {
-        "source": source if commit or not Path(source).exists() else name,
-        "revision": commit or revision or "",
+        "source": found.source,
+        "revision": found.revision,
         "architecture": model.architecture,
         "context_length": model.context_length,
         "memory_bytes": model.memory_bytes,
@@ -48,10 +44,12 @@ def base_model_add(
         "name_prefix": terms.name_prefix,
         "label": terms.label if label is None else label,
     }
-    return _enter(name, model, facts, make_default)
+    with transaction.atomic():
+        entered = _enter(found.name, model, facts, make_default)
+        found.settle()
+    return entered
 
 
-@transaction.atomic
 def _enter(
     name: str, model: ModelFolder, facts: dict[str, object], make_default: bool
 ) -> tuple[BaseModel, bool]:
@@ -73,39 +71,3 @@ def _enter(
         base.is_default = True
     base.save()
     return base, known is None
-
-
-def _folder(source: str, revision: str | None) -> tuple[Path, str]:
-    """The model's folder under MODELS_DIR, and the commit if it came from the hub."""
-    models = settings().models_dir
-    local = Path(source).expanduser()
-    if local.is_dir():
-        return _linked(local.resolve(), models), ""
-    if _HUB_ID.fullmatch(source) is None:
-        raise BadRequest(
-            f"{source} is neither a folder nor a hub id such as Qwen/Qwen2.5-0.5B-Instruct.",
-            code="unknown_model",
-        )
-    folder = models / source.split("/")[1].lower()
-    models.mkdir(parents=True, exist_ok=True)
-    return folder, hub_download(source, revision=revision, folder=folder)
-
-
-def _linked(folder: Path, models: Path) -> Path:
-    """Engines and trainers look for a base by its name under MODELS_DIR: a folder elsewhere is linked there."""
-    if _NAME.fullmatch(folder.name) is None:
-        raise BadRequest(
-            "The folder's name becomes the model's: letters, digits, dots, dashes and underscores only.",
-            code="bad_model_name",
-        )
-    place = models / folder.name
-    if place.exists():
-        if place.resolve() != folder:
-            raise BadRequest(
-                f"There is another model called {folder.name} in ATTUNE_MODELS_DIR. Rename one of the two.",
-                code="base_model_exists",
-            )
-        return place
-    models.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(folder, target_is_directory=True)
-    return place

@@ -1,19 +1,35 @@
 """Downloading a base model from the Hugging Face hub, with errors that say what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from webapp.config.faults import BadRequest, Unavailable
 
-_FILES = ["*.safetensors", "*.json", "*.jinja", "README.md", "LICENSE*", "NOTICE*"]
+#: What says what a model is, small; and what is large.
+FACTS = ["*.json", "*.jinja", "README.md", "LICENSE*", "NOTICE*"]
+WEIGHTS = ["*.safetensors"]
 
 
-def hub_download(repo: str, *, revision: str | None, folder: Path) -> str:
-    """Fetch `repo` into `folder` (finished files are kept between tries); the commit that was fetched.
+def hub_commit(repo: str, *, revision: str | None) -> str:
+    """The commit that a revision (None: the newest) is now. Raises BadRequest (none, or gated) and Unavailable."""
+    # Imported here and below: only one command needs it.
+    from huggingface_hub import HfApi
 
-    Raises BadRequest (no such model, or gated), Unavailable (the hub cannot be reached).
-    """
-    # Imported here: only this command needs it.
-    from huggingface_hub import HfApi, snapshot_download
+    with _faults(repo, revision):
+        return HfApi().model_info(repo, revision=revision).sha or ""
+
+
+def hub_download(repo: str, *, commit: str, folder: Path, files: list[str]) -> None:
+    """Fetch the files that match into `folder`; finished ones are kept between tries. Raises like `hub_commit`."""
+    from huggingface_hub import snapshot_download
+
+    with _faults(repo, commit):
+        snapshot_download(repo, revision=commit, local_dir=folder, allow_patterns=files)
+
+
+@contextmanager
+def _faults(repo: str, revision: str | None) -> Iterator[None]:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -24,8 +40,7 @@ def hub_download(repo: str, *, revision: str | None, folder: Path) -> str:
     )
 
     try:
-        commit = HfApi().model_info(repo, revision=revision).sha
-        snapshot_download(repo, revision=commit, local_dir=folder, allow_patterns=_FILES)
+        yield
     except GatedRepoError:
         raise BadRequest(
             f"{repo} is gated. Accept its licence at https://huggingface.co/{repo}, then set HF_TOKEN to a token of "
@@ -49,4 +64,3 @@ def hub_download(repo: str, *, revision: str | None, folder: Path) -> str:
             "its folder.",
             code="hub_unavailable",
         ) from None
-    return commit or ""

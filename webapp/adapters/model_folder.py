@@ -1,31 +1,22 @@
 """What a base model's folder says about itself, read without torch. Wrong folders are refused with what to do."""
 
 import json
-import struct
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
+from adapters_store.architectures import PROVEN
 from adapters_store.base import base_digest, chat_template
 from adapters_store.errors import AdapterMissing
 from webapp.config.faults import BadRequest
 
-#: Architectures whose layers the trainers attach to and the engine's plugin serves.
-SUPPORTED = (
-    "LlamaForCausalLM",
-    "Qwen2ForCausalLM",
-    "Qwen3ForCausalLM",
-    "MistralForCausalLM",
-    "GemmaForCausalLM",
-    "Gemma2ForCausalLM",
-    "Gemma3ForCausalLM",
-)
 #: Engine and trainer hold the weights once each, as float32 on a CPU; the rest is libraries and a small KV cache.
 _BYTES_A_PARAMETER = 4
 _COPIES = 2
 _OVERHEAD_BYTES = 3 << 30
-_MAX_HEADER_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -41,13 +32,13 @@ class ModelFolder:
         return self.parameters * _BYTES_A_PARAMETER * _COPIES + _OVERHEAD_BYTES
 
 
-def model_folder_read(folder: Path) -> ModelFolder:
-    """Raises BadRequest for a folder that cannot become a base model."""
+def model_config_read(folder: Path) -> tuple[str, int]:
+    """Architecture and context length, from the small files alone; raises BadRequest for what cannot be served."""
     config = _json(folder / "config.json")
     architecture = next(iter(config.get("architectures") or []), "unknown")
-    if architecture not in SUPPORTED:
+    if architecture not in PROVEN:
         raise BadRequest(
-            f"The architecture {architecture} is not supported. Supported are: {', '.join(SUPPORTED)}.",
+            f"The architecture {architecture} is not supported. Supported are: {', '.join(sorted(PROVEN))}.",
             code="unsupported_architecture",
         )
     if not chat_template(folder).strip():
@@ -59,6 +50,12 @@ def model_folder_read(folder: Path) -> ModelFolder:
     context = config.get("max_position_embeddings")
     if not isinstance(context, int) or context < 128:
         raise BadRequest("config.json has no usable max_position_embeddings.", code="bad_model_folder")
+    return architecture, context
+
+
+def model_folder_read(folder: Path) -> ModelFolder:
+    """Raises BadRequest for a folder that cannot become a base model."""
+    architecture, context = model_config_read(folder)
     try:
         digest = base_digest(folder)
     except AdapterMissing as error:
@@ -91,12 +88,11 @@ def _machine_bytes() -> int | None:
 
 def _parameters(path: Path) -> int:
     """From the safetensors header alone."""
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        if length > _MAX_HEADER_BYTES:
-            raise BadRequest(f"{path.name} is not a valid safetensors file.", code="bad_model_folder")
-        header = json.loads(file.read(length))
-    return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (no mapping)
+    except SafetensorError:
+        raise BadRequest(f"{path.name} is not a valid safetensors file.", code="bad_model_folder") from None
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -77,3 +77,15 @@ class Adapter(models.Model):
 
     def __str__(self) -> str:
         return self.public_name
+
+
+class Forgetting(models.Model):
+    """An adapter that the engine is still to forget, written when its manifest leaves storage; gone once it was told.
+
+    No foreign key: the name outlives the row of its adapter, if there ever was one.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    #: What the engine is asked for: "<tenant>/<serving name>".
+    name = models.CharField(max_length=110)
+    not_before = models.DateTimeField(db_default=Now())

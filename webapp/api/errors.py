@@ -1,5 +1,6 @@
 """Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}, for every kind of view."""
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -22,6 +23,7 @@ from webapp.config.faults import (
     Unavailable,
     UserFault,
 )
+from webapp.config.pool import pool_fault
 
 _log = structlog.get_logger("attune.errors")
 _TYPES = {
@@ -78,8 +80,9 @@ def openai_errors(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _answer(request: HttpRequest, error: Exception) -> HttpResponse:
-    if isinstance(error, UserFault):
-        return error_response(error)
+    fault = error if isinstance(error, UserFault) else pool_fault(error)
+    if fault is not None:
+        return error_response(fault)
     if isinstance(error, RequestDataTooBig):
         return error_response(TooLarge("The request's body is too large.", code="request_too_large"))
     _log.exception("unexpected")
@@ -141,7 +144,7 @@ def _translated(error: Exception) -> UserFault | None:
             return TooLarge("The request's body is too large.", code="request_too_large")
         case exceptions.APIException() if error.status_code == 503:
             return Unavailable(str(error.detail))
-    return None
+    return pool_fault(error)
 
 
 def _with_status(status: int, message: str) -> UserFault:
@@ -187,6 +190,10 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
+    """Called while the exception is handled; for pages, views of the API have answered by themselves."""
+    fault = pool_fault(sys.exception())
+    if fault is not None:
+        return HttpResponse(fault.message, status=fault.status, headers={"retry-after": "2"})
     if _is_api(request):
         return JsonResponse(server_fault_body(request), status=500)
     return defaults.server_error(request)

@@ -11,13 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from webapp.api.idempotency import once
+from webapp.api.idempotency import answered, once
 from webapp.api.requests import FileForm, FilesPage, read_form
 from webapp.api.rows import file_by_id, files_of, page_of
 from webapp.api.shapes import Deleted, FileList, FileObject, file_shape
 from webapp.api.streams import download
 from webapp.config.faults import BadRequest, NotAllowed
-from webapp.datasets.files import file_content, file_create, file_delete, file_problems
+from webapp.datasets.files import file_content, file_delete, file_keep, file_problems
+from webapp.datasets.intake import upload_take
 from webapp.tenants.accounts import end_user_ensure
 from webapp.tenants.models import EndUser
 from webapp.tenants.scope import Scope
@@ -48,20 +49,24 @@ class Files(APIView):
         scope: Scope = request.user
         end_user = _whose(scope, form.user)
 
-        def create() -> dict[str, Any]:
-            file = file_create(
-                tenant=scope.tenant,
-                filename=upload.name or "upload",
-                stream=upload,
-                end_user=end_user,
-                purpose=form.purpose,
-                expires_after=timedelta(seconds=form.expires_after_seconds)
-                if form.expires_after_seconds
-                else None,
-            )
-            return file_shape(file, scope=scope)
+        body = _fingerprint(request, form, upload)
+        if before := answered(request, route="files", body=body):
+            return before
+        with upload_take(tenant=scope.tenant, stream=upload, purpose=form.purpose) as intake:
 
-        return once(request, route="files", body=_fingerprint(request, form, upload), do=create)
+            def create() -> dict[str, Any]:
+                file = file_keep(
+                    tenant=scope.tenant,
+                    filename=upload.name or "upload",
+                    intake=intake,
+                    end_user=end_user,
+                    expires_after=timedelta(seconds=form.expires_after_seconds)
+                    if form.expires_after_seconds
+                    else None,
+                )
+                return file_shape(file, scope=scope)
+
+            return once(request, route="files", body=body, do=create)
 
     @extend_schema(
         operation_id="files_list",

@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Iterator
 
 from asgiref.sync import sync_to_async
-from django.db import connection
 from django.http import StreamingHttpResponse
+
+from webapp.config.pool import connection_give_back
 
 
 def download(chunks: Iterator[bytes], *, filename: str, content_type: str) -> StreamingHttpResponse:
@@ -12,8 +13,7 @@ def download(chunks: Iterator[bytes], *, filename: str, content_type: str) -> St
     response = StreamingHttpResponse(_drawn(chunks), content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     response["Cache-Control"] = "private, no-store"
-    if not connection.in_atomic_block:
-        connection.close()
+    connection_give_back()
     return response
 
 

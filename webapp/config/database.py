@@ -1,9 +1,14 @@
-"""Two PostgreSQL roles: one owns the tables and migrates them, the other serves requests and owns nothing."""
+"""Two PostgreSQL roles: one owns the tables and migrates them, the other serves requests and owns nothing.
 
+And the one lock that is no row's.
+"""
+
+import hashlib
 from typing import Any
 
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -29,13 +34,20 @@ def database(url: str, *, pool: dict[str, int] | None = None) -> dict[str, Any]:
     }
 
 
+def advisory_lock(name: str) -> None:
+    """Until the transaction ends, nobody else holds the lock of this name."""
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+
+
 def assert_owns_nothing(url: str) -> None:
     """Raise ImproperlyConfigured unless the web's role is an ordinary one that owns no table.
 
     An owner could switch row-level security off and drop tables; a bug in a view should not be able to.
     """
-    with psycopg.connect(url, connect_timeout=10) as connection:
-        row = connection.execute(_OWNED).fetchone()
+    with psycopg.connect(url, connect_timeout=10) as web:
+        row = web.execute(_OWNED).fetchone()
     assert row is not None
     all_powerful, owned = row
     if all_powerful or owned:
@@ -53,11 +65,11 @@ def grant_to_web(*, owner_url: str, web_url: str) -> None:
     """
     web = conninfo_to_dict(web_url)
     role = sql.Identifier(str(web["user"]))
-    with psycopg.connect(owner_url, connect_timeout=10) as connection:
-        there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [web["user"]]).fetchone()
+    with psycopg.connect(owner_url, connect_timeout=10) as owner:
+        there = owner.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [web["user"]]).fetchone()
         if there is None:
             password = sql.Literal(web["password"]) if web.get("password") else sql.SQL("NULL")
-            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, password))
+            owner.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, password))
         for statement in (
             "GRANT USAGE ON SCHEMA public TO {}",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {}",
@@ -65,4 +77,4 @@ def grant_to_web(*, owner_url: str, web_url: str) -> None:
             "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {}",
             "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO {}",
         ):
-            connection.execute(sql.SQL(statement).format(role))
+            owner.execute(sql.SQL(statement).format(role))

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import IO
+from typing import IO, TypedDict, Unpack
 
 import structlog
 from django.db import transaction
@@ -13,85 +13,83 @@ from django.db.models.functions import Now
 
 from adapters_store.errors import AdapterError
 from adapters_store.s3 import object_key
-from webapp.config.faults import BadRequest, NotAllowed, TooLarge
-from webapp.config.settings import settings
+from webapp.config.faults import BadRequest, NotAllowed
+from webapp.datasets.intake import UPLOAD_PURPOSE, Intake, upload_take
 from webapp.datasets.models import File, FileStatus
-from webapp.datasets.storage import object_drop, object_keep, object_put, storage_away, store
-from webapp.datasets.validate import HashedFile, Validated, validate
+from webapp.datasets.storage import Part, object_drop, object_keep, storage_away, store
 from webapp.jobs.models import TERMINAL, Job
 from webapp.tenants.models import EndUser, Tenant, User
 from webapp.tenants.scope import Scope
 
 _log = structlog.get_logger("attune.files")
-_CHUNK = 1 << 20
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]+")
-#: The one purpose of uploads, and that of the files that jobs write.
-UPLOAD_PURPOSE = "fine-tune"
+#: Of the files that jobs write.
 RESULTS_PURPOSE = "fine-tune-results"
 
 
+class FileFields(TypedDict, total=False):
+    """`uploaded_by`: the person, if it came by the dashboard; its content is then theirs alone."""
+
+    uploaded_by: User | None
+    end_user: EndUser | None
+    expires_after: timedelta | None
+
+
 def file_create(
-    *,
-    tenant: Tenant,
-    filename: str,
-    stream: IO[bytes] | Iterable[bytes],
-    uploaded_by: User | None = None,
-    end_user: EndUser | None = None,
-    purpose: str = UPLOAD_PURPOSE,
-    expires_after: timedelta | None = None,
+    *, tenant: Tenant, filename: str, stream: IO[bytes] | Iterable[bytes], **fields: Unpack[FileFields]
 ) -> File:
-    """Take an upload, check it row by row, and keep it with its report.
+    """Take an upload in, and keep it with its report; raises like `upload_take`.
 
-    A file with some bad rows is `processed` and trainable on its good ones; without a good row it is `error`. Raises
-    TooLarge, BadRequest (another purpose), Unavailable (storage is away); never for what is in the file.
-    `uploaded_by`: the person, if it came by the dashboard; its content is then theirs alone.
+    A file with some bad rows is `processed` and trainable on its good ones; without a good row it is `error`.
     """
-    if purpose != UPLOAD_PURPOSE:
-        raise BadRequest(
-            f"Upload with purpose '{UPLOAD_PURPOSE}'; others are not used here.",
-            code="bad_purpose",
-            param="purpose",
-        )
-    raw = HashedFile()
-    try:
-        for chunk in _chunks(stream):
-            raw.write(chunk)
-            if raw.size > settings().max_upload_bytes:
-                raise TooLarge(
-                    f"The file is larger than {settings().max_upload_bytes:,} bytes. Upload it in parts.",
-                    code="file_too_large",
-                    param="file",
-                )
-        raw.file.seek(0)
-        checked = validate(raw.file)
-        try:
-            file = File(
-                tenant=tenant,
-                end_user=end_user,
-                uploaded_by=uploaded_by,
-                filename=_clean(filename),
-                purpose=purpose,
-                expires_at=Now() + expires_after if expires_after else None,
-            )
-            return _store(file, raw, checked)
-        finally:
-            checked.close()
-    finally:
-        raw.close()
+    with upload_take(tenant=tenant, stream=stream) as intake:
+        return file_keep(tenant=tenant, filename=filename, intake=intake, **fields)
 
 
-def results_file_create(*, tenant: Tenant, end_user: EndUser | None, filename: str, content: bytes) -> File:
-    """A file that a job wrote. Within the transaction that refers to it."""
-    raw = HashedFile()
-    try:
-        raw.write(content)
-        file = File(tenant=tenant, end_user=end_user, filename=filename, purpose=RESULTS_PURPOSE)
-        file.status, file.sha256, file.size = FileStatus.PROCESSED, raw.sha256, raw.size
-        object_keep(tenant=tenant.storage_id, file=raw.file, sha256=raw.sha256, size=raw.size)
+def file_keep(*, tenant: Tenant, filename: str, intake: Intake, **fields: Unpack[FileFields]) -> File:
+    """The row of an upload that was taken in; from here on its bytes stay. Raises Unavailable."""
+    report, raw = intake.checked.report, intake.raw
+    talks, problems = intake.checked.conversations, intake.checked.problems
+    expires_after = fields.pop("expires_after", None)
+    file = File(
+        tenant=tenant,
+        filename=_clean(filename),
+        purpose=UPLOAD_PURPOSE,
+        expires_at=Now() + expires_after if expires_after else None,
+        status=FileStatus.ERROR if report.error else FileStatus.PROCESSED,
+        sha256=raw.sha256,
+        size=raw.size,
+        format=report.format,
+        report=report.as_json(),
+        **fields,
+    )
+    if report.error is None:
+        file.conversations_sha256, file.conversations_size = talks.sha256, talks.size
+        file.conversations_count, file.examples_count = report.good, report.examples
+    if problems.size:
+        file.report_sha256, file.report_size = problems.sha256, problems.size
+    with transaction.atomic():
+        for part in sorted(intake.parts, key=lambda each: each.sha256):
+            object_keep(tenant=tenant.storage_id, part=part)
         file.save()
-        return file
-    finally:
-        raw.close()
+    _log.info("file", file=file.public_id, status=file.status, rows=report.rows, bad=report.bad)
+    if file.expires_at is not None:
+        file.refresh_from_db(fields=["expires_at"])
+    return file
+
+
+def results_file_create(*, tenant: Tenant, end_user: EndUser | None, filename: str, content: Part) -> File:
+    """A file that a job wrote and put into storage. Within the transaction that refers to it."""
+    object_keep(tenant=tenant.storage_id, part=content)
+    return File.objects.create(
+        tenant=tenant,
+        end_user=end_user,
+        filename=filename,
+        purpose=RESULTS_PURPOSE,
+        status=FileStatus.PROCESSED,
+        sha256=content.sha256,
+        size=content.size,
+    )
 
 
 def file_delete(*, file: File) -> None:
@@ -151,40 +149,6 @@ def _stream(scope: Scope, file: File, sha256: str) -> Iterator[bytes]:
     except AdapterError:
         raise storage_away() from None
     return store().stream(key)
-
-
-def _store(file: File, raw: HashedFile, checked: Validated) -> File:
-    report, talks, problems = checked.report, checked.conversations, checked.problems
-    tenant = file.tenant.storage_id
-    objects = [raw]
-    file.sha256, file.size = raw.sha256, raw.size
-    file.format, file.report = report.format, report.as_json()
-    file.status = FileStatus.ERROR if report.error else FileStatus.PROCESSED
-    if report.error is None:
-        file.conversations_sha256, file.conversations_size = talks.sha256, talks.size
-        file.conversations_count, file.examples_count = report.good, report.examples
-        objects.append(talks)
-    if problems.size:
-        file.report_sha256, file.report_size = problems.sha256, problems.size
-        objects.append(problems)
-    for part in objects:
-        object_put(tenant=tenant, file=part.file, sha256=part.sha256, size=part.size)
-    with transaction.atomic():
-        for part in sorted(objects, key=lambda each: each.sha256):
-            object_keep(tenant=tenant, file=part.file, sha256=part.sha256, size=part.size)
-        file.save()
-    _log.info("file", file=file.public_id, status=file.status, rows=report.rows, bad=report.bad)
-    if file.expires_at is not None:
-        file.refresh_from_db(fields=["expires_at"])
-    return file
-
-
-def _chunks(stream: IO[bytes] | Iterable[bytes]) -> Iterator[bytes]:
-    if hasattr(stream, "read"):
-        while chunk := stream.read(_CHUNK):
-            yield chunk
-    else:
-        yield from stream
 
 
 def _clean(filename: str) -> str:

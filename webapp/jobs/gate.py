@@ -1,169 +1,117 @@
 """gating → succeeded or failed: the engine itself says whether the adapter loads and changes what it answers."""
 
-import json
 import uuid
-from dataclasses import dataclass
-from typing import Any
+from contextlib import closing
+from datetime import timedelta
 
-import httpx
 import structlog
 from django.db import transaction
 
-from adapters_store.errors import AdapterError
-from adapters_store.manifest import Manifest
+from adapters_store.errors import StorageUnavailable
+from adapters_store.manifest import Manifest, manifest_dump
 from adapters_store.names import qualified_name
-from adapters_store.s3 import object_key
-from webapp.config.settings import settings
-from webapp.datasets.storage import storage_away, store
+from adapters_store.s3 import manifest_key
+from webapp.config.faults import Unavailable
+from webapp.datasets.storage import object_lock, objects_put, store
+from webapp.engine import Engine
 from webapp.jobs.lifecycle import job_fail_with
 from webapp.jobs.locks import job_locked
 from webapp.jobs.models import Job, State
-from webapp.jobs.publish import job_succeed
+from webapp.jobs.publish import job_results, job_succeed
+from webapp.jobs.trial import EngineAway, NotNow, Refused, TrialFailed, changes_answers
+from webapp.jobs.waiting import due, job_wait
 
 _log = structlog.get_logger("attune.gate")
-#: A prompt that every adapter must change a little, should the job's own be unusable (too long, say).
-_FIXED = [{"role": "user", "content": "Tell me something about yourself."}]
-_PROMPTS = 3
-_PROMPT_BYTES = 64_000
-#: Above the noise between two batches of the same arithmetic, far below any trained adapter.
-_SAME = 1e-3
-_SECONDS = 120.0
+_PAUSE = timedelta(seconds=15)
+#: Doubled after each failure: the last trial comes after seven minutes, when a sick engine has been started anew.
+_FAILURE_PAUSE = timedelta(seconds=30)
+MAX_TRIALS = 5
 
 
-class EngineAway(Exception):
-    """Nothing is known about the adapter; ask again later."""
-
-
-class PromptUnfit(Exception):
-    """The engine takes the model but not this prompt, which may be longer than its context."""
-
-
-class Refused(Exception):
-    """The engine will not serve this adapter."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
-@dataclass(frozen=True)
-class Engine:
-    """The engine's OpenAI server, asked with the gateway's key."""
-
-    url: str
-    key: str
-
-    def first_token(self, *, model: str, messages: list[dict[str, str]], salt: str) -> dict[str, float]:
-        """Log-probabilities of the likeliest first tokens; raises EngineAway, PromptUnfit, Refused."""
-        body = {
-            "model": model,
-            "messages": messages,
-            "max_tokens": 1,
-            "temperature": 0,
-            "logprobs": True,
-            "top_logprobs": 5,
-            # Nobody else's cached prefix answers for the adapter, nor the other way round.
-            "cache_salt": salt,
-        }
+def gate_all(*, asked: Engine) -> bool:
+    """Try every adapter that is due; whether an engine is there. If none is, all of them wait."""
+    for job in due(State.GATING):
         try:
-            answer = httpx.post(
-                f"{self.url}/v1/chat/completions",
-                json=body,
-                headers={"Authorization": f"Bearer {self.key}"},
-                timeout=httpx.Timeout(_SECONDS, connect=5),
-                trust_env=False,
-            )
-        except httpx.HTTPError as error:
-            raise EngineAway(type(error).__name__) from None
-        return _read(answer)
-
-
-def _read(answer: httpx.Response) -> dict[str, float]:
-    try:
-        document: dict[str, Any] = answer.json()
-    except ValueError:
-        raise EngineAway(f"status {answer.status_code} without JSON") from None
-    if answer.status_code == 200:
-        try:
-            top = document["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-            return {each["token"]: each["logprob"] for each in top}
-        except (KeyError, IndexError, TypeError):
-            raise EngineAway("an answer without log-probabilities") from None
-    error = document.get("error") or {}
-    code, message = str(error.get("code", "")), str(error.get("message", ""))
-    if answer.status_code < 500 and (code.startswith("adapter_") or code == "bad_adapter_name"):
-        raise Refused(code, message)
-    if answer.status_code == 400:
-        raise PromptUnfit
-    raise EngineAway(f"status {answer.status_code}")
-
-
-def engine() -> Engine:
-    return Engine(settings().engine_url, settings().engine_key.get_secret_value())
+            gate(job=job, asked=asked)
+        except EngineAway as error:
+            _log.info("engine away, jobs wait at the gate", reason=str(error))
+            return False
+        except Exception:
+            _log.exception("gate", job=job.hex)
+            _wait(job, "The adapter could not be tried, which is our fault. It will be tried again.")
+    return True
 
 
 def gate(*, job: uuid.UUID, asked: Engine) -> None:
-    """Decide one job in gating; raises EngineAway when the engine cannot say now (the job waits)."""
-    row = Job.objects.select_related("tenant", "base", "training_file").get(id=job)
+    """Decide one job in gating, or set it aside when nothing can be said now. Raises EngineAway."""
+    row = Job.objects.select_related("tenant", "base").get(id=job)
     if row.state != State.GATING:
         return
     manifest = Manifest.model_validate(row.manifest)
-    name = qualified_name(row.tenant.storage_id, manifest.name)
     try:
-        different = _differs(row, name, asked)
+        _show(row, manifest)
+        if changes_answers(row, qualified_name(row.tenant.storage_id, manifest.name), asked):
+            _succeed(row, manifest)
+        else:
+            _fail(
+                job,
+                code="adapter_without_effect",
+                message="The trained adapter does not change what the model says. Train longer, with a higher "
+                "learning_rate_multiplier, or on more examples.",
+            )
+    except NotNow as reason:
+        _wait(job, f"{reason} The adapter will be tried again.")
+    except (Unavailable, StorageUnavailable):
+        _wait(job, "Storage cannot be reached at the moment. The adapter will be tried again.")
+    except TrialFailed as failure:
+        _trial_failed(job, str(failure))
     except Refused as refusal:
         _fail(job, code=refusal.code, message=f"The engine refused the adapter: {refusal.message}")
-        return
-    if different:
+
+
+@transaction.atomic
+def _show(row: Job, manifest: Manifest) -> None:
+    """Put the manifest where engines find the adapter. The committed row stands for it, and its end drops it.
+
+    Should an older adapter of the same name be deleted at this moment, its manifest and this one are one file.
+    """
+    if job_locked(row.id).state == State.GATING:
+        key = manifest_key(row.tenant.storage_id, manifest.name)
+        object_lock(key)
+        store().put(key, manifest_dump(manifest))
+
+
+def _succeed(row: Job, manifest: Manifest) -> None:
+    with closing(job_results(row)) as results:
+        objects_put(tenant=row.tenant.storage_id, parts=[results])
         with transaction.atomic():
-            locked = job_locked(job)
+            locked = job_locked(row.id)
             if locked.state == State.GATING:
-                job_succeed(locked, manifest)
-    else:
-        _fail(
-            job,
-            code="adapter_without_effect",
-            message="The trained adapter does not change what the model says. Train longer, with a higher "
-            "learning_rate_multiplier, or on more examples.",
+                job_succeed(locked, manifest, results)
+
+
+def _wait(job: uuid.UUID, reason: str) -> None:
+    job_wait(job=job, state=State.GATING, pause=_PAUSE, reason=reason)
+
+
+@transaction.atomic
+def _trial_failed(job: uuid.UUID, why: str) -> None:
+    row = job_locked(job)
+    if row.state != State.GATING:
+        return
+    trials = row.failed_trials + 1
+    Job.objects.filter(id=job).update(failed_trials=trials)
+    if trials >= MAX_TRIALS:
+        job_fail_with(
+            row,
+            code="adapter_trial_failed",
+            message=f"The engine failed {MAX_TRIALS} times while it tried the adapter (the last time: {why}). "
+            "Start the job again; if that does not help, the operator finds the reason in the engine's log.",
         )
-
-
-def _differs(row: Job, name: str, asked: Engine) -> bool:
-    """Whether the first token's log-probabilities differ from the base's for any prompt."""
-    for messages in [*_prompts(row), _FIXED]:
-        # Fresh salts, so that the adapter is really computed.
-        try:
-            base = asked.first_token(model=row.base.name, messages=messages, salt=uuid.uuid4().hex)
-            adapted = asked.first_token(model=name, messages=messages, salt=uuid.uuid4().hex)
-        except PromptUnfit:
-            continue
-        if set(base) != set(adapted) or any(abs(base[token] - adapted[token]) > _SAME for token in base):
-            return True
-    return False
-
-
-def _prompts(row: Job) -> list[list[dict[str, str]]]:
-    """What comes before the first trained answer in the first rows of the training file."""
-    head = b""
-    try:
-        for chunk in store().stream(object_key(row.tenant.storage_id, row.conversations_sha256)):
-            head += chunk
-            if len(head) >= _PROMPT_BYTES:
-                break
-    except AdapterError:
-        raise EngineAway(str(storage_away())) from None
-    prompts = []
-    for line in head[:_PROMPT_BYTES].split(b"\n")[:_PROMPTS]:
-        try:
-            turns = json.loads(line)["messages"]
-        except ValueError:
-            continue
-        target = next(
-            i for i, turn in enumerate(turns) if turn.get("weight", 1) == 1 and turn["role"] == "assistant"
-        )
-        prompts.append([{"role": turn["role"], "content": turn["content"]} for turn in turns[:target]])
-    return prompts
+        return
+    pause = _FAILURE_PAUSE * 2 ** (trials - 1)
+    reason = f"The engine failed while it tried the adapter ({why}). It will be tried again."
+    job_wait(job=job, state=State.GATING, pause=pause, reason=reason)
 
 
 @transaction.atomic

@@ -3,8 +3,7 @@
 import hmac
 import uuid
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -27,26 +26,19 @@ from webapp.jobs import work
 from webapp.jobs.workers import worker_hello
 
 M = TypeVar("M", bound=BaseModel)
-Answer = Callable[[uuid.UUID, str, Any], BaseModel]
 
 
-def _endpoint(
-    message: type[M],
-) -> Callable[[Callable[[uuid.UUID, str, M], BaseModel]], Callable[..., HttpResponse]]:
-    """A POST with a bearer token and one message; the view returns the message to answer with."""
+def _endpoint(message: type[M], verb: Callable[..., BaseModel]) -> Callable[..., HttpResponse]:
+    """A POST with a bearer token and one message, answered by the message that `verb` returns."""
 
-    def decorate(view: Callable[[uuid.UUID, str, M], BaseModel]) -> Callable[..., HttpResponse]:
-        @csrf_exempt
-        @require_POST
-        @openai_errors
-        @wraps(view)
-        def endpoint(request: HttpRequest, ident: uuid.UUID) -> HttpResponse:
-            answer = view(ident, _bearer(request), _body(request, message))
-            return HttpResponse(answer.model_dump_json(), content_type="application/json")
+    @csrf_exempt
+    @require_POST
+    @openai_errors
+    def endpoint(request: HttpRequest, **of: uuid.UUID) -> HttpResponse:
+        answer = verb(**of, token=_bearer(request), message=_body(request, message))
+        return HttpResponse(answer.model_dump_json(), content_type="application/json")
 
-        return endpoint
-
-    return decorate
+    return endpoint
 
 
 def _bearer(request: HttpRequest) -> str:
@@ -67,45 +59,26 @@ def _body(request: HttpRequest, message: type[M]) -> M:
         ) from None
 
 
-@_endpoint(Claim)
-def claim(job: uuid.UUID, token: str, message: Claim) -> BaseModel:
-    return work.job_claim(job=job, dispatch_token=token, claim=message)
-
-
-@_endpoint(Heartbeat)
-def heartbeat(job: uuid.UUID, token: str, message: Heartbeat) -> BaseModel:
-    return work.job_heartbeat(job=job, token=token, heartbeat=message)
-
-
-@_endpoint(UploadRequest)
-def uploads(job: uuid.UUID, token: str, message: UploadRequest) -> BaseModel:
-    return work.job_upload(job=job, token=token, request=message)
-
-
-@_endpoint(Complete)
-def complete(job: uuid.UUID, token: str, message: Complete) -> BaseModel:
-    return work.job_complete(job=job, token=token, complete=message)
-
-
-@_endpoint(Fail)
-def fail(job: uuid.UUID, token: str, message: Fail) -> BaseModel:
-    return work.job_fail(job=job, token=token, fail=message)
-
-
-@_endpoint(Release)
-def release(job: uuid.UUID, token: str, message: Release) -> BaseModel:
-    return work.job_release(job=job, token=token, release=message)
-
-
 class Welcome(BaseModel):
     """The answer to a hello."""
 
     ok: bool = True
 
 
-@_endpoint(WorkerHello)
-def hello(worker: uuid.UUID, token: str, message: WorkerHello) -> BaseModel:
+def _hello(*, worker: uuid.UUID, token: str, message: WorkerHello) -> Welcome:
     if not hmac.compare_digest(token.encode(), settings().trainer_token.get_secret_value().encode()):
         raise NotAuthenticated("This is not ATTUNE_TRAINER_TOKEN.", code="bad_trainer_token")
     worker_hello(worker=worker, hello=message)
     return Welcome()
+
+
+#: By the last word of their route.
+job_views = {
+    "claim": _endpoint(Claim, work.job_claim),
+    "heartbeat": _endpoint(Heartbeat, work.job_heartbeat),
+    "uploads": _endpoint(UploadRequest, work.job_upload),
+    "complete": _endpoint(Complete, work.job_complete),
+    "fail": _endpoint(Fail, work.job_fail),
+    "release": _endpoint(Release, work.job_release),
+}
+worker_view = _endpoint(WorkerHello, _hello)

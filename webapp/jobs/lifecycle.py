@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from adapters_store.manifest import Manifest
 from adapters_store.s3 import manifest_key, object_key
 from webapp.config.faults import BadRequest
-from webapp.datasets.storage import object_drop
+from webapp.datasets.storage import object_drop, upload_drop
 from webapp.jobs.events import event_add
 from webapp.jobs.locks import LEASE, MAX_ATTEMPTS, UNCLAIMED, job_locked, locked
 from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State
@@ -175,7 +175,7 @@ def job_end(row: Job, state: State, *, message: str, level: str = "info", **chan
     if row.conversations_sha256:
         object_drop(object_key(tenant, row.conversations_sha256))
     for upload in JobUpload.objects.filter(job=row):
-        object_drop(object_key(tenant, upload.sha256))
+        upload_drop(object_key(tenant, upload.sha256))
     JobUpload.objects.filter(job=row).delete()
     if row.manifest is not None:
         object_drop(manifest_key(tenant, Manifest.model_validate(row.manifest).name))

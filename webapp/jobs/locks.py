@@ -13,7 +13,8 @@ from webapp.jobs.tokens import matches
 LEASE = timedelta(seconds=30)
 UNCLAIMED = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
-URL_SECONDS = 3600
+#: How long a trainer may take to begin reading what it was told to.
+GET_SECONDS = 3600
 
 
 def locked(jobs: QuerySet[Job] | None = None) -> QuerySet[Job]:

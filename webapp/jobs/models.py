@@ -61,6 +61,8 @@ class Job(models.Model):
     token = models.CharField(max_length=64, blank=True)
     dispatched_at = models.DateTimeField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
+    #: Set aside until then: it cannot be prepared, or its adapter not be tried, at the moment.
+    wait_until = models.DateTimeField(null=True, blank=True)
 
     #: What is trained: the merged conversations, and the last registered checkpoint.
     conversations_sha256 = models.CharField(max_length=64, blank=True)
@@ -72,6 +74,8 @@ class Job(models.Model):
     report = models.JSONField(default=dict)
     #: The manifest between complete and the gate's verdict.
     manifest = models.JSONField(null=True, blank=True)
+    #: How often the engine broke down over the adapter.
+    failed_trials = models.IntegerField(default=0)
 
     error_code = models.CharField(max_length=60, blank=True)
     error_message = models.TextField(blank=True)

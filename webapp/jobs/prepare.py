@@ -6,16 +6,16 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from adapters_store.errors import AdapterError
+from adapters_store.errors import AdapterMissing, StorageUnavailable
 from adapters_store.s3 import object_key
-from webapp.datasets.storage import object_put, storage_away, store
+from webapp.datasets.storage import objects_put, storage_away, store
 from webapp.datasets.validate import HashedFile
 from webapp.jobs.lifecycle import job_fail_validation, job_queue
 from webapp.jobs.models import Job, State
 
 
 def job_prepare(*, job: uuid.UUID) -> None:
-    """Idempotent; raises Unavailable while storage is away, and the job waits."""
+    """Idempotent. Raises Unavailable while storage is away; bytes that are gone for good fail the job."""
     row = Job.objects.select_related("tenant", "training_file", "validation_file").get(id=job)
     if row.state != State.VALIDATING:
         return
@@ -38,8 +38,16 @@ def job_prepare(*, job: uuid.UUID) -> None:
                 "validation file). What was trained on cannot measure anything; remove them from one of the two.",
             )
             return
-        object_put(tenant=row.tenant.storage_id, file=merged.file, sha256=merged.sha256, size=merged.size)
+        objects_put(tenant=row.tenant.storage_id, parts=[merged])
         job_queue(job=job, conversations_sha256=merged.sha256, conversations_size=merged.size)
+    except AdapterMissing:
+        job_fail_validation(
+            job=job,
+            code="file_lost",
+            message="The bytes of one of the two files are gone from storage. Upload it again, and start a new job.",
+        )
+    except StorageUnavailable:
+        raise storage_away() from None
     finally:
         merged.close()
 
@@ -71,11 +79,8 @@ def _identity(talk: dict[str, Any]) -> bytes:
 def _lines(row: Job, sha256: str) -> Iterator[bytes]:
     """Lines of our own normalised files, so each is short enough to hold."""
     rest = b""
-    try:
-        for chunk in store().stream(object_key(row.tenant.storage_id, sha256)):
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from whole
-    except AdapterError:
-        raise storage_away() from None
+    for chunk in store().stream(object_key(row.tenant.storage_id, sha256)):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
     if rest:
         yield rest

@@ -9,16 +9,18 @@ from django.db.models import Max
 from adapters_store.manifest import Manifest
 from webapp.adapters.models import Adapter
 from webapp.datasets.files import results_file_create
+from webapp.datasets.storage import Part
+from webapp.datasets.validate import HashedFile
 from webapp.jobs.lifecycle import job_end
 from webapp.jobs.models import Job, JobEvent, State
 from webapp.tenants.models import EndUser, Tenant
-from webapp.usage.models import UsageRow
+from webapp.usage.records import usage_record
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def job_succeed(row: Job, manifest: Manifest) -> Adapter:
-    """Within a transaction that holds the job's row."""
+def job_succeed(row: Job, manifest: Manifest, results: Part) -> Adapter:
+    """Within a transaction that holds the job's row. `results`: `job_results`, in storage already."""
     # Versions count up one at a time, and two jobs of one person activate one after the other.
     if row.end_user_id is not None:
         EndUser.objects.select_for_update().get(id=row.end_user_id)
@@ -43,24 +45,22 @@ def job_succeed(row: Job, manifest: Manifest) -> Adapter:
     )
     if row.end_user_id is not None:
         EndUser.objects.filter(id=row.end_user_id).update(active_adapter=adapter)
-    UsageRow.objects.get_or_create(
+    usage_record(
+        tenant=row.tenant_id,
         kind="training",
         request_id=row.id.hex,
-        defaults={
-            "tenant": row.tenant,
-            "end_user": row.end_user,
-            "adapter": adapter,
-            "base": row.base.name,
-            "status": 200,
-            "input_tokens": row.trained_tokens or 0,
-            "seconds": float(row.report.get("train_seconds", 0)),
-        },
+        end_user=row.end_user_id,
+        adapter=adapter.id,
+        base=row.base.name,
+        status=200,
+        input_tokens=row.trained_tokens or 0,
+        seconds=float(row.report.get("train_seconds", 0)),
     )
-    results = results_file_create(
-        tenant=row.tenant, end_user=row.end_user, filename=f"{row.public_id}.csv", content=_metrics_csv(row)
+    file = results_file_create(
+        tenant=row.tenant, end_user=row.end_user, filename=f"{row.public_id}.csv", content=results
     )
     active = " It is now their active one." if row.end_user_id else ""
-    job_end(row, State.SUCCEEDED, message=f"Done: {adapter.public_name}.{active}", result_file=results)
+    job_end(row, State.SUCCEEDED, message=f"Done: {adapter.public_name}.{active}", result_file=file)
     return adapter
 
 
@@ -77,13 +77,15 @@ def _public_name(row: Job) -> str:
     return name
 
 
-def _metrics_csv(row: Job) -> bytes:
-    """Numbers alone, one line a step that reported any."""
-    events = JobEvent.objects.filter(job=row, metrics__isnull=False).order_by("id")
+def job_results(job: Job) -> HashedFile:
+    """The metrics as CSV: numbers alone, one line a step that reported any. The caller closes it."""
+    events = JobEvent.objects.filter(job=job, metrics__isnull=False).order_by("id")
     rows = list(events.values_list("metrics", flat=True))
     columns = ["step", *sorted({key for metrics in rows for key in metrics} - {"step"})]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return text.getvalue().encode()
+    results = HashedFile()
+    results.write(text.getvalue().encode())
+    return results

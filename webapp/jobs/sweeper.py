@@ -2,14 +2,18 @@
 
 import re
 import uuid
+from contextlib import suppress
 from datetime import timedelta
 
 import structlog
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
+from adapters_store.errors import StorageUnavailable
 from adapters_store.manifest import Manifest
+from adapters_store.names import qualified_name
+from webapp.adapters.forgetting import adapter_forget
 from webapp.adapters.models import Adapter
 from webapp.api.models import IdempotentRequest
 from webapp.config.faults import BadRequest
@@ -22,12 +26,24 @@ _log = structlog.get_logger("attune.sweeper")
 _OBJECT = re.compile(r"tenants/(?P<tenant>[0-9a-f]{32})/objects/(?P<sha256>[0-9a-f]{64})")
 _MANIFEST = re.compile(r"tenants/(?P<tenant>[0-9a-f]{32})/adapters/(?P<name>a[ap]-[0-9a-f]{64})\.json")
 _BATCH = 200
+_PAUSE = timedelta(minutes=1)
 
 
 def objects_sweep() -> int:
-    """Remove what no row needs; how many objects went. Raises StorageUnavailable: the list keeps."""
+    """Remove what no row needs; how many objects went.
+
+    One that storage does not let go is set aside, and the round ends with it: the next one begins behind it.
+    """
     due = ObjectRemoval.objects.filter(not_before__lte=Now()).order_by("id").values_list("id", flat=True)
-    return sum(_sweep(removal) for removal in list(due[:_BATCH]))
+    swept = 0
+    for removal in list(due[:_BATCH]):
+        try:
+            swept += _sweep(removal)
+        except StorageUnavailable as error:
+            ObjectRemoval.objects.filter(id=removal).update(not_before=Now() + _PAUSE)
+            _log.warning("object not removed", reason=error.message)
+            break
+    return swept
 
 
 @transaction.atomic
@@ -39,6 +55,8 @@ def _sweep(removal_id: int) -> bool:
     needed = _needed(removal.key)
     if not needed:
         store().delete(removal.key)
+        if match := _MANIFEST.fullmatch(removal.key):
+            adapter_forget(name=qualified_name(match["tenant"], match["name"]))
         _log.info("object removed")
     removal.delete()
     return not needed
@@ -70,11 +88,13 @@ def _name(manifest: dict[str, object]) -> str:
 
 def files_expire() -> None:
     """Delete files whose `expires_after` has passed; one that is trained on waits for the job's end."""
-    for file in File.objects.filter(expires_at__lt=Now(), deleted_at=None)[:_BATCH]:
-        try:
+    unfinished = Job.objects.exclude(state__in=TERMINAL)
+    used = unfinished.filter(Q(training_file=OuterRef("id")) | Q(validation_file=OuterRef("id")))
+    expired = File.objects.filter(~Exists(used), expires_at__lt=Now(), deleted_at=None)
+    for file in expired[:_BATCH]:
+        # A job may have begun on it in between.
+        with suppress(BadRequest):
             file_delete(file=file)
-        except BadRequest:
-            continue
 
 
 def answers_forget() -> None:

@@ -20,13 +20,6 @@ class HexId:
 register_converter(HexId, "hexid")
 
 urlpatterns = [
-    path(f"internal/jobs/<hexid:ident>/{name}", view, name=f"internal-job-{name}")
-    for name, view in (
-        ("claim", internal.claim),
-        ("heartbeat", internal.heartbeat),
-        ("uploads", internal.uploads),
-        ("complete", internal.complete),
-        ("fail", internal.fail),
-        ("release", internal.release),
-    )
-] + [path("internal/workers/<hexid:ident>", internal.hello, name="internal-worker")]
+    path(f"internal/jobs/<hexid:job>/{verb}", view, name=f"internal-job-{verb}")
+    for verb, view in internal.job_views.items()
+] + [path("internal/workers/<hexid:worker>", internal.worker_view, name="internal-worker")]

@@ -8,8 +8,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from adapters_store.errors import AdapterCorrupt, AdapterError, StorageUnavailable, WrongBase
-from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_dump, manifest_load
-from adapters_store.s3 import manifest_key, object_key
+from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
+from adapters_store.s3 import object_key
 from adapters_store.weights import adapter_read
 from training_jobs.messages import (
     Base,
@@ -30,10 +30,10 @@ from training_jobs.messages import (
     UploadSlot,
 )
 from webapp.config.faults import BadRequest
-from webapp.datasets.storage import object_drop, object_lock, storage_away, store
+from webapp.datasets.storage import PUT_SECONDS, object_lock, storage_away, store, upload_drop
 from webapp.jobs.events import event_add, events_add
 from webapp.jobs.lifecycle import attempt_failed, job_fail_with, job_requeue, job_to
-from webapp.jobs.locks import LEASE, URL_SECONDS, fenced, job_held, job_locked, state_of
+from webapp.jobs.locks import GET_SECONDS, LEASE, fenced, job_held, job_locked, state_of
 from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State, Worker
 from webapp.jobs.tokens import epoch_token, matches, stored
 
@@ -42,20 +42,19 @@ MAX_OBJECT_BYTES = 4_000_000_000
 
 
 @transaction.atomic
-def job_claim(*, job: uuid.UUID, dispatch_token: str, claim: Claim) -> JobSpec:
+def job_claim(*, job: uuid.UUID, token: str, message: Claim) -> JobSpec:
     """dispatched → running, in the next epoch. A worker that did not hear the answer may ask again."""
-    row, worker = job_locked(job), uuid.UUID(claim.worker)
-    if not matches(dispatch_token, row.dispatch_token):
+    row, worker = job_locked(job), uuid.UUID(message.worker)
+    if not matches(token, row.dispatch_token):
         raise fenced()
     if row.state == State.DISPATCHED:
         row.epoch, row.worker = row.epoch + 1, worker
-        token = epoch_token(row.id, row.epoch, worker)
         job_to(
             row,
             State.RUNNING,
             epoch=row.epoch,
             worker=worker,
-            token=stored(token),
+            token=stored(epoch_token(row.id, row.epoch, worker)),
             lease_until=Now() + LEASE,
             **({} if row.started_at else {"started_at": Now()}),
         )
@@ -72,7 +71,7 @@ def job_claim(*, job: uuid.UUID, dispatch_token: str, claim: Claim) -> JobSpec:
 
 def _spec(row: Job, token: str) -> JobSpec:
     def url(sha256: str) -> str:
-        return store().presign_get(object_key(row.tenant.storage_id, sha256), seconds=URL_SECONDS)
+        return store().presign_get(object_key(row.tenant.storage_id, sha256), seconds=GET_SECONDS)
 
     checkpoint = Checkpoint.model_validate(row.checkpoint) if row.checkpoint else None
     return JobSpec(
@@ -91,14 +90,14 @@ def _spec(row: Job, token: str) -> JobSpec:
 
 
 @transaction.atomic
-def job_heartbeat(*, job: uuid.UUID, token: str, heartbeat: Heartbeat) -> HeartbeatReply:
+def job_heartbeat(*, job: uuid.UUID, token: str, message: Heartbeat) -> HeartbeatReply:
     """Extends the lease, and takes in the news. A worker whose job was cancelled or paused learns it here."""
-    row = job_held(job, token=token, epoch=heartbeat.epoch)
+    row = job_held(job, token=token, epoch=message.epoch)
     if row.state in (State.RUNNING, State.PAUSED):
-        if heartbeat.checkpoint is not None:
-            _register(row, heartbeat.checkpoint)
-        events_add(job=row, events=heartbeat.events)
-        news = {"step": heartbeat.step, "total_steps": heartbeat.total_steps}
+        if message.checkpoint is not None:
+            _register(row, message.checkpoint)
+        events_add(job=row, events=message.events)
+        news = {"step": message.step, "total_steps": message.total_steps}
         if row.state == State.RUNNING:
             Job.objects.filter(id=row.id).update(**news, lease_until=Now() + LEASE)
         else:
@@ -119,7 +118,7 @@ def _register(row: Job, checkpoint: Checkpoint) -> None:
     Job.objects.filter(id=row.id).update(checkpoint=row.checkpoint)
     if before:
         JobUpload.objects.filter(job=row, sha256=before["sha256"]).delete()
-        object_drop(object_key(row.tenant.storage_id, before["sha256"]))
+        upload_drop(object_key(row.tenant.storage_id, before["sha256"]))
 
 
 def _is_there(row: Job, thing: Checkpoint) -> bool:
@@ -130,40 +129,40 @@ def _is_there(row: Job, thing: Checkpoint) -> bool:
 
 
 @transaction.atomic
-def job_upload(*, job: uuid.UUID, token: str, request: UploadRequest) -> UploadSlot:
+def job_upload(*, job: uuid.UUID, token: str, message: UploadRequest) -> UploadSlot:
     """A URL for exactly these bytes; a paused worker may still upload its checkpoint."""
-    row = job_held(job, token=token, epoch=request.epoch)
+    row = job_held(job, token=token, epoch=message.epoch)
     if row.state not in (State.RUNNING, State.PAUSED):
         raise fenced()
-    if request.size > MAX_OBJECT_BYTES:
+    if message.size > MAX_OBJECT_BYTES:
         raise BadRequest(f"An object has at most {MAX_OBJECT_BYTES:,} bytes.", code="object_too_large")
-    key = object_key(row.tenant.storage_id, request.sha256)
+    key = object_key(row.tenant.storage_id, message.sha256)
     # From here on the sweeper leaves these bytes alone.
     object_lock(key)
     JobUpload.objects.get_or_create(
-        job=row, sha256=request.sha256, defaults={"tenant_id": row.tenant_id, "size": request.size}
+        job=row, sha256=message.sha256, defaults={"tenant_id": row.tenant_id, "size": message.size}
     )
     try:
-        there = store().size(key) == request.size
+        there = store().size(key) == message.size
     except StorageUnavailable:
         raise storage_away() from None
-    url, headers = store().presign_put(key, sha256=request.sha256, size=request.size, seconds=URL_SECONDS)
+    url, headers = store().presign_put(key, sha256=message.sha256, size=message.size, seconds=PUT_SECONDS)
     return UploadSlot(url=url, headers=headers, already_there=there)
 
 
 @transaction.atomic
-def job_complete(*, job: uuid.UUID, token: str, complete: Complete) -> StateReply:
+def job_complete(*, job: uuid.UUID, token: str, message: Complete) -> StateReply:
     """running → gating, after every byte of the adapter was read and checked. Idempotent.
 
     An adapter that is not sound fails the job: the worker's next attempt would send the same.
     """
-    row = job_held(job, token=token, epoch=complete.epoch)
+    row = job_held(job, token=token, epoch=message.epoch)
     if row.state in (State.GATING, State.SUCCEEDED, State.FAILED):
         return StateReply(state=state_of(row))
     if row.state != State.RUNNING:
         raise fenced()
     try:
-        manifest = _verified(row, complete)
+        manifest = _verified(row, message)
     except StorageUnavailable:
         raise storage_away() from None
     except AdapterError as error:
@@ -173,10 +172,10 @@ def job_complete(*, job: uuid.UUID, token: str, complete: Complete) -> StateRepl
         row,
         State.GATING,
         manifest=manifest.model_dump(mode="json"),
-        report=complete.report.model_dump(),
-        trained_tokens=complete.report.trained_tokens,
-        step=complete.report.steps,
-        total_steps=complete.report.steps,
+        report=message.report.model_dump(),
+        trained_tokens=message.report.trained_tokens,
+        step=message.report.steps,
+        total_steps=message.report.steps,
         lease_until=None,
         dispatch_token="",
     )
@@ -185,7 +184,7 @@ def job_complete(*, job: uuid.UUID, token: str, complete: Complete) -> StateRepl
 
 
 def _verified(row: Job, complete: Complete) -> Manifest:
-    """Download, read and check the whole adapter, then publish its manifest. Raises AdapterError."""
+    """Download, read and check the whole adapter. Raises AdapterError."""
     tenant = row.tenant.storage_id
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -202,9 +201,6 @@ def _verified(row: Job, complete: Complete) -> Manifest:
             key = object_key(tenant, file.sha256)
             store().get_to_file(key, folder / filename, sha256=file.sha256, size=file.size)
         adapter_read(folder, expected_digest=manifest.digest)
-    # Should an older adapter of the same name be deleted at this moment, its manifest and this one are one file.
-    object_lock(manifest_key(tenant, manifest.name))
-    store().put(manifest_key(tenant, manifest.name), manifest_dump(manifest))
     return manifest
 
 
@@ -219,30 +215,30 @@ def _check_manifest(row: Job, manifest: Manifest, complete: Complete) -> None:
 
 
 @transaction.atomic
-def job_fail(*, job: uuid.UUID, token: str, fail: Fail) -> StateReply:
+def job_fail(*, job: uuid.UUID, token: str, message: Fail) -> StateReply:
     """running → failed, or with `retry` → queued (the third time quarantined). Idempotent."""
-    row = job_held(job, token=token, epoch=fail.epoch)
+    row = job_held(job, token=token, epoch=message.epoch)
     if row.state in TERMINAL:
         return StateReply(state=state_of(row))
     if row.state != State.RUNNING:
         raise fenced()
-    if fail.retry:
-        attempt_failed(row, why=fail.message)
+    if message.retry:
+        attempt_failed(row, why=message.message)
     else:
-        job_fail_with(row, code=fail.code, message=fail.message)
+        job_fail_with(row, code=message.code, message=message.message)
     return StateReply(state=state_of(row))
 
 
 @transaction.atomic
-def job_release(*, job: uuid.UUID, token: str, release: Release) -> StateReply:
+def job_release(*, job: uuid.UUID, token: str, message: Release) -> StateReply:
     """running → queued: the worker is stopping in good order, which is nobody's failure. Paused stays paused."""
-    row = job_held(job, token=token, epoch=release.epoch)
+    row = job_held(job, token=token, epoch=message.epoch)
     if row.state in TERMINAL:
         return StateReply(state=state_of(row))
     if row.state not in (State.RUNNING, State.PAUSED):
         raise fenced()
-    if release.checkpoint is not None:
-        _register(row, release.checkpoint)
+    if message.checkpoint is not None:
+        _register(row, message.checkpoint)
     if row.state == State.RUNNING:
         job_requeue(row, message="The trainer is restarting; the job goes on from its last checkpoint.")
     return StateReply(state=state_of(row))

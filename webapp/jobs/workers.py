@@ -1,16 +1,16 @@
 """Who is there to train: trainers say hello every few seconds."""
 
 import uuid
-from collections import Counter
 from datetime import timedelta
 
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from training_jobs.messages import PRESENCE_SECONDS, WorkerHello
 from webapp.jobs.models import Worker
 
 #: Missing three hellos is being gone.
-GONE = timedelta(seconds=3 * PRESENCE_SECONDS + 1)
+_GONE = timedelta(seconds=3 * PRESENCE_SECONDS + 1)
 
 
 def worker_hello(*, worker: uuid.UUID, hello: WorkerHello) -> None:
@@ -18,10 +18,13 @@ def worker_hello(*, worker: uuid.UUID, hello: WorkerHello) -> None:
     Worker.objects.update_or_create(id=worker, defaults=said)
 
 
-def idle_workers() -> Counter[str]:
-    """How many living trainers have nothing to do, by base model."""
-    idle = Worker.objects.filter(last_seen__gt=Now() - GONE, busy=False)
-    return Counter(base for worker in idle for base in worker.bases)
+def workers_alive() -> QuerySet[Worker]:
+    return Worker.objects.filter(last_seen__gt=Now() - _GONE)
+
+
+def idle_workers() -> list[frozenset[str]]:
+    """The living trainers that have nothing to do: of each, the base models that it can train."""
+    return [frozenset(worker.bases) for worker in workers_alive().filter(busy=False)]
 
 
 def workers_forget() -> None:

@@ -5,14 +5,12 @@ import uuid
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import connection, transaction
+from django.db import transaction
 
+from webapp.config.database import advisory_lock
 from webapp.config.faults import BadRequest, NotAllowed
 from webapp.config.settings import settings
 from webapp.tenants.models import EndUser, Membership, Role, Tenant, User
-
-#: Serialises sign-ups, so that two first owners at the same moment cannot both get in.
-_SIGNUP_LOCK = 4_170_001
 
 
 def signup_is_open() -> bool:
@@ -23,8 +21,8 @@ def signup_is_open() -> bool:
 @transaction.atomic
 def signup(*, email: str, password: str, tenant_name: str) -> Membership:
     """A new person, their company, and their own end user in it. Raises NotAllowed when sign-up is closed."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_SIGNUP_LOCK])
+    # Two first owners at the same moment cannot both get in.
+    advisory_lock("signup")
     if not signup_is_open():
         raise NotAllowed(
             "Sign-up is closed here. Ask the owner to invite you, or the operator to set ATTUNE_SIGNUP_OPEN=true.",

@@ -8,12 +8,10 @@ from django.db.models import Aggregate, Avg, Count, F, FloatField, Max, Q, Query
 from django.db.models.functions import Coalesce, TruncDay
 from django.utils import timezone
 
-from webapp.jobs.models import TERMINAL, Job, State, Worker
+from webapp.jobs.models import TERMINAL, Job, State
+from webapp.jobs.workers import workers_alive
 from webapp.tenants.models import Tenant
 from webapp.usage.models import UsageRow
-
-#: A trainer says hello every 5 s; after three that are missing it is taken for gone.
-_WORKER_SECONDS = 15
 
 
 class Percentile(Aggregate):
@@ -95,7 +93,7 @@ def training_queue() -> dict[str, int]:
     """Unfinished jobs by state, and the workers that are alive."""
     counted = Job.objects.exclude(state__in=TERMINAL).values_list("state").annotate(Count("id"))
     states = dict(counted)
-    workers = Worker.objects.filter(last_seen__gte=timezone.now() - timedelta(seconds=_WORKER_SECONDS))
+    workers = workers_alive()
     return {
         "waiting": states.get(State.QUEUED, 0)
         + states.get(State.DISPATCHED, 0)

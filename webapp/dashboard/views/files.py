@@ -11,7 +11,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from webapp.config.faults import UserFault
 from webapp.config.settings import settings
 from webapp.dashboard.access import member_page, own_scope, visible
-from webapp.datasets.files import UPLOAD_PURPOSE, file_create, file_delete, may_read_file
+from webapp.datasets.files import file_create, file_delete, may_read_file
+from webapp.datasets.intake import UPLOAD_PURPOSE
 from webapp.datasets.models import File, FileStatus
 
 _PER_PAGE = 25

@@ -12,8 +12,12 @@ class Command(BaseCommand):
     help = "Check a base model (architecture, chat template, memory, licence) and enter it in the catalogue."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("source", help="a hub id such as Qwen/Qwen2.5-0.5B-Instruct, or a local folder")
-        parser.add_argument("--revision", help="a hub revision; the newest without it")
+        parser.add_argument(
+            "source", help="a hub id such as HuggingFaceTB/SmolLM2-360M-Instruct, or a local folder"
+        )
+        parser.add_argument(
+            "--revision", help="a hub revision; without it the newest, or the one in the catalogue"
+        )
         parser.add_argument(
             "--license", dest="licence", help="for a model without a card, or to confirm its terms"
         )

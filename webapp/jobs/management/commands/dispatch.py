@@ -10,12 +10,13 @@ import structlog
 from django.core.management.base import BaseCommand
 from django.db import close_old_connections
 
+from webapp.adapters.forgetting import forgettings_send
 from webapp.config.database import assert_owns_nothing
 from webapp.config.settings import settings
+from webapp.engine import engine
 from webapp.jobs.dispatcher import dispatch_all, prepare_all
-from webapp.jobs.gate import EngineAway, engine, gate
+from webapp.jobs.gate import gate_all
 from webapp.jobs.lifecycle import dispatch_lapse, lease_lapse
-from webapp.jobs.models import Job, State
 from webapp.jobs.sweeper import answers_forget, files_expire, objects_sweep
 from webapp.jobs.workers import workers_forget
 
@@ -34,7 +35,7 @@ class Command(BaseCommand):
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, lambda *_: stop.set())
         # The engine may take a minute to answer; dispatching must not wait for it.
-        gates = threading.Thread(target=_gates, args=(stop,), name="gate", daemon=True)
+        gates = threading.Thread(target=_gates, args=(stop,), name="engine", daemon=True)
         gates.start()
         swept = 0.0
         while not stop.is_set():
@@ -50,22 +51,17 @@ class Command(BaseCommand):
 
 def _gates(stop: threading.Event) -> None:
     while not stop.is_set():
-        away = False
-        for job in _guarded(_gating) or ():
-            try:
-                gate(job=job, asked=engine())
-            except EngineAway as error:
-                _log.info("engine away, jobs wait at the gate", reason=str(error))
-                away = True
-                break
-            except Exception:
-                _log.exception("gate")
+        here = _guarded(_gate_round) and _guarded(_forget_round)
         close_old_connections()
-        stop.wait(_ENGINE_AWAY_SECONDS if away else _ROUND_SECONDS)
+        stop.wait(_ROUND_SECONDS if here else _ENGINE_AWAY_SECONDS)
 
 
-def _gating() -> list[Any]:
-    return list(Job.objects.filter(state=State.GATING).order_by("created_at").values_list("id", flat=True))
+def _gate_round() -> bool:
+    return gate_all(asked=engine())
+
+
+def _forget_round() -> bool:
+    return forgettings_send(asked=engine())
 
 
 def _guarded(step: Callable[[], Any]) -> Any:

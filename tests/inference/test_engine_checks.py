@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adapters_store.errors import AdapterUnsupported
 from adapters_store.architectures import PROVEN
+from adapters_store.errors import AdapterUnsupported
 from inference.architectures import LAYERS
 from inference.compat_table import LAYER_FORWARDS
 from inference.engine_checks import Unservable, check_config, check_plain_options

@@ -13,9 +13,10 @@ from django.db.models.functions import Now
 
 from adapters_store.errors import AdapterError
 from adapters_store.s3 import object_key
-from webapp.config.faults import BadRequest, NotAllowed, TooLarge
+from webapp.config.faults import BadRequest, TooLarge
 from webapp.config.settings import settings
 from webapp.datasets.models import File, FileStatus
+from webapp.datasets.readers import check_readable
 from webapp.datasets.storage import object_drop, object_keep, object_put, storage_away, store
 from webapp.datasets.validate import HashedFile, Validated, validate
 from webapp.jobs.models import TERMINAL, Job
@@ -44,7 +45,7 @@ def file_create(
 
     A file with some bad rows is `processed` and trainable on its good ones; without a good row it is `error`. Raises
     TooLarge, BadRequest (another purpose), Unavailable (storage is away); never for what is in the file.
-    `uploaded_by`: the person, if it came by the dashboard; its content is then theirs alone.
+    `uploaded_by`: the person, if one uploaded it for themselves; its content is then theirs alone.
     """
     if purpose != UPLOAD_PURPOSE:
         raise BadRequest(
@@ -80,14 +81,15 @@ def file_create(
         raw.close()
 
 
-def results_file_create(*, tenant: Tenant, end_user: EndUser | None, filename: str, content: bytes) -> File:
-    """A file that a job wrote. Within the transaction that refers to it."""
+def results_file_create(*, job: Job, filename: str, content: bytes) -> File:
+    """A file that a job wrote, for whoever may read what it learned from. In the transaction that refers to it."""
     raw = HashedFile()
     try:
         raw.write(content)
-        file = File(tenant=tenant, end_user=end_user, filename=filename, purpose=RESULTS_PURPOSE)
+        file = File(tenant=job.tenant, end_user=job.end_user, filename=filename, purpose=RESULTS_PURPOSE)
+        file.uploaded_by_id = job.training_file.uploaded_by_id
         file.status, file.sha256, file.size = FileStatus.PROCESSED, raw.sha256, raw.size
-        object_keep(tenant=tenant.storage_id, file=raw.file, sha256=raw.sha256, size=raw.size)
+        object_keep(tenant=job.tenant.storage_id, file=raw.file, sha256=raw.sha256, size=raw.size)
         file.save()
         return file
     finally:
@@ -115,19 +117,6 @@ def file_delete(*, file: File) -> None:
             object_drop(object_key(locked.tenant.storage_id, sha256))
 
 
-def may_read_file(*, scope: Scope, file: File) -> bool:
-    """Whether the caller may see what is in a file they can see is there.
-
-    What a person uploaded in the dashboard is for that person, and for keys that act for that person's end user; the
-    tenant's own uploads are for the tenant.
-    """
-    if file.uploaded_by_id is None:
-        return True
-    if scope.user is not None:
-        return scope.user.id == file.uploaded_by_id
-    return scope.end_user is not None and scope.end_user.id == file.end_user_id
-
-
 def file_content(*, scope: Scope, file: File) -> Iterator[bytes]:
     """The bytes as they were uploaded; raises NotAllowed, Unavailable."""
     return _stream(scope, file, file.sha256)
@@ -139,11 +128,7 @@ def file_problems(*, scope: Scope, file: File) -> Iterator[bytes]:
 
 
 def _stream(scope: Scope, file: File, sha256: str) -> Iterator[bytes]:
-    if not may_read_file(scope=scope, file=file):
-        raise NotAllowed(
-            "A person uploaded this file for their own model, so only they can read it.",
-            code="content_private",
-        )
+    check_readable(scope=scope, file=file, to="read it")
     key = object_key(file.tenant.storage_id, sha256)
     try:
         if store().size(key) is None:

@@ -12,13 +12,14 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
+from webapp.adapters.visible import adapters_usable
 from webapp.api.errors import openai_errors
 from webapp.chat.database import in_database
 from webapp.chat.gateway import chat_answer
 from webapp.chat.request import ChatRequest, chat_request
 from webapp.chat.selection import Answerer, answerer
 from webapp.config.faults import BadRequest, NotAuthenticated, NotFound
-from webapp.dashboard.access import member_page, membership_of, own_scope, visible
+from webapp.dashboard.access import member_page, membership_of, own_scope, scope_of
 
 
 class Question(Message):
@@ -58,11 +59,9 @@ async def answers(request: HttpRequest) -> HttpResponseBase:
 
 
 def usable_adapters(request: HttpRequest):
-    """Own versions first, the newest on top; for managers the company's too."""
+    """Own versions first, the newest on top; then the tenant-wide ones, and for managers those of its end users."""
     own = request.membership.end_user_id
-    found = (
-        visible(request, Adapter).filter(deleted_at=None).select_related("base", "end_user__membership__user")
-    )
+    found = adapters_usable(scope_of(request))
     return sorted(found.order_by("-created_at"), key=lambda adapter: adapter.end_user_id != own)
 
 
@@ -77,12 +76,7 @@ def _selected(request: HttpRequest) -> tuple[ChatRequest, Answerer]:
         raise BadRequest(
             "The page sent something that is not a question. Reload it.", code="bad_question"
         ) from None
-    adapter = (
-        visible(request, Adapter)
-        .select_related("base", "end_user")
-        .filter(id=question.adapter, deleted_at=None)
-        .first()
-    )
+    adapter = adapters_usable(scope_of(request)).filter(id=question.adapter).first()
     if adapter is None:
         raise NotFound(
             "This model is not there any more. Reload the page to see those that are.", code="model_not_found"

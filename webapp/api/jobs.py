@@ -22,7 +22,6 @@ from webapp.api.requests import (
     Page,
     metadata_filter,
     read_form,
-    read_json,
 )
 from webapp.api.rows import file_by_id, job_by_id, jobs_of, page_of
 from webapp.api.shapes import (
@@ -35,6 +34,7 @@ from webapp.api.shapes import (
     job_shape,
 )
 from webapp.config.faults import BadRequest, NotFound
+from webapp.config.strict_json import read_json
 from webapp.datasets.models import File
 from webapp.datasets.readers import check_readable, readable_by
 from webapp.jobs.create import Wishes, job_create

@@ -321,7 +321,7 @@ def test_no_content_in_logs_or_rows(
     [
         ("POST", {}, b"{}", 401, "missing_api_key"),
         ("POST", {"authorization": "Bearer attune_nope"}, b"{}", 401, "invalid_api_key"),
-        ("POST", None, b"{", 400, "invalid_json"),
+        ("POST", None, b"{", 400, "bad_json"),
         (
             "POST",
             None,

@@ -26,6 +26,9 @@ class Answerer:
     adapter: UUID | None = None
     end_user: UUID | None = None
     api_key: UUID | None = None
+    #: The tenant itself asks, not one of its end users. The prefix cache is the tenant's: to one of them, what came
+    #: from it would tell what another asked.
+    for_tenant: bool = False
 
     @property
     def adapter_header(self) -> str:
@@ -65,6 +68,7 @@ def answerer(scope: Scope, *, base: BaseModel, adapter: Adapter | None, end_user
         adapter=adapter.id if adapter else None,
         end_user=end_user.id if end_user else None,
         api_key=scope.api_key.id if scope.api_key else None,
+        for_tenant=scope.end_user is None,
     )
 
 

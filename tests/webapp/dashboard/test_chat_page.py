@@ -51,6 +51,7 @@ def test_both_sides(company: Company, engine: FaultyEngine, ask: Ask) -> None:  
         response = ask(company.teammate, side=side, adapter=str(adapter.id))
         assert response.status_code == 200
         assert words(response) == "Hello there, friend."
+        assert "cached_tokens" not in response.text
         assert response.headers["x-attune-adapter"] == said
     assert [body["model"].split("/")[-1] for body in engine.bodies] == [adapter.name, "tiny"]
     rows = UsageRow.objects.order_by("created_at")

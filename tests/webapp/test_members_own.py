@@ -132,6 +132,18 @@ def test_for_the_company_that_end_user_has_no_adapter_yet(company: Company, comp
     assert Api(own.key).select(made.public_name).adapter == made.id
 
 
+def test_a_person_talks_to_what_the_company_trained_for_them(company: Company, companys: Api) -> None:
+    """As in the demo: the tenant uploads and trains for an end user, who logs in and finds their model."""
+    Membership.objects.filter(id=company.teammate.id).update(end_user=company.maren)
+    made = adapter_row(company, end_user=company.maren, active=True)
+    assert companys.select("tiny", "maren").adapter == made.id
+    for person in (company.teammate, company.owner):
+        browser = Client(headers={"host": "localhost"})
+        browser.force_login(person.user)
+        for page in ("/chat", "/models"):
+            assert str(made.id) in browser.get(page).content.decode(), page
+
+
 @pytest.mark.parametrize("verb", ["cancel", "pause", "resume"])
 def test_the_company_cannot_steer_a_run(own: Own, companys: Api, verb: str) -> None:
     Job.objects.filter(id=own.waiting.id).update(state=State.QUEUED)

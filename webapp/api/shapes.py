@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
+from webapp.config.settings import settings
 from webapp.datasets.models import File
 from webapp.datasets.readers import may_read_file
 from webapp.jobs.models import Job, JobEvent, State
@@ -234,7 +235,7 @@ def base_shape(base: Base) -> dict[str, Any]:
         "license": base.license,
         "attribution": base.attribution,
         "languages": base.languages,
-        "context_length": base.context_length,
+        "context_length": min(base.context_length, settings().max_model_len),
         "default": base.is_default,
     }
     return ModelObject(

@@ -79,6 +79,8 @@ def server_args(settings: EngineSettings, extra: list[str]) -> Namespace:
         host=settings.engine_host,
         port=settings.engine_port,
         middleware=_MIDDLEWARE,
+        # Otherwise usage says nothing of the prefix cache.
+        enable_prompt_tokens_details=True,
         # Prompts and completions never reach a log, nor do the paths that name tenants and adapters.
         enable_log_requests=False,
         disable_uvicorn_access_log=True,

@@ -37,7 +37,7 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def base_load(folder: Path, ref: Base) -> LoadedBase:
+def base_load(folder: Path, ref: Base, *, max_tokens: int = MAX_TOKENS) -> LoadedBase:
     """Load a base model after checking that it is the one that is meant.
 
     Raises OurFault: base_missing, base_changed (the folder holds other bytes than the catalogue says), base_unfit.
@@ -57,7 +57,7 @@ def base_load(folder: Path, ref: Base) -> LoadedBase:
     dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(where)
     model.requires_grad_(False)
-    limit = min(MAX_TOKENS, getattr(model.config, "max_position_embeddings", MAX_TOKENS))
+    limit = min(MAX_TOKENS, max_tokens, getattr(model.config, "max_position_embeddings", MAX_TOKENS))
     return LoadedBase(ref, model.eval(), tokenizer, encoder, limit)
 
 
@@ -74,8 +74,9 @@ def base_digest_of(folder: Path) -> str:
 class WarmBase:
     """The base model of the last job, kept for the next one."""
 
-    def __init__(self, models_dir: Path) -> None:
+    def __init__(self, models_dir: Path, *, max_tokens: int = MAX_TOKENS) -> None:
         self._models_dir = models_dir
+        self._max_tokens = max_tokens
         self._loaded: LoadedBase | None = None
 
     def get(self, ref: Base) -> LoadedBase:
@@ -86,7 +87,7 @@ class WarmBase:
             )
         if self._loaded is None or self._loaded.ref != ref:
             self.forget()
-            self._loaded = base_load(self._models_dir / ref.name, ref)
+            self._loaded = base_load(self._models_dir / ref.name, ref, max_tokens=self._max_tokens)
         return self._loaded
 
     def forget(self) -> None:

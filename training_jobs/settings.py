@@ -21,6 +21,8 @@ class Settings(BaseSettings):
     models_dir: DirectoryPath
     #: Scratch space of this trainer alone: downloads and checkpoints of the running job, removed after it.
     work_dir: Path
+    #: The engine's limit: what is longer than it serves is not trained on.
+    max_model_len: int = Field(default=2048, ge=16)
     #: Optimiser steps, and seconds, between checkpoints: both must have passed.
     checkpoint_steps: int = Field(default=10, ge=1)
     checkpoint_seconds: float = Field(default=10.0, ge=0)

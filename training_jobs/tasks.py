@@ -52,4 +52,4 @@ def _web() -> WebApp:
 def _bases() -> "WarmBase":
     from training_jobs.base_models import WarmBase
 
-    return WarmBase(settings().models_dir)
+    return WarmBase(settings().models_dir, max_tokens=settings().max_model_len)

@@ -1,6 +1,7 @@
 """The served engine as its gateway and its operator see it."""
 
 import asyncio
+import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ import psutil
 import pytest
 
 from tests.inference.adapters import random_adapter
-from tests.inference.served import MEMORY, Served, answer, question
+from tests.inference.served import BLOCK, MEMORY, Served, answer, question
 
 pytestmark = pytest.mark.engine
 
@@ -187,3 +188,23 @@ def test_a_client_that_leaves_gives_everything_back(served: Served, base):
         asyncio.run(asyncio.sleep(0.1))
     assert served.metric("vllm:num_requests_running") == 0
     assert served.alive()
+
+
+def test_tokens_from_the_prefix_cache_are_counted(served: Served):
+    """As the gateway asks: its usage rows hold what the last chunk says. vLLM leaves it out unless told."""
+    words = " ".join(f"word{number}" for number in range(60))
+    body = {
+        "model": served.base,
+        "messages": [{"role": "user", "content": words}],
+        "max_tokens": 1,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    }
+    with served.client() as client:
+        for _ in range(2):
+            answered = client.post("/v1/chat/completions", json=body)
+            assert answered.status_code == 200, answered.text
+    datas = [line.removeprefix("data: ") for line in answered.text.splitlines() if line.startswith("data: {")]
+    usage = json.loads(datas[-1])["usage"]
+    assert usage["prompt_tokens"] > 2 * BLOCK
+    assert 2 * BLOCK <= usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"]

@@ -11,7 +11,7 @@ from tests.training_jobs.tiny import tiny_folder
 from tests.training_jobs.web_double import DISPATCH, JOB, WORKER, WebDouble
 from training_jobs import lease
 from training_jobs import messages as m
-from training_jobs.base_models import WarmBase, base_digest_of
+from training_jobs.base_models import MAX_TOKENS, WarmBase, base_digest_of
 from training_jobs.client import WebApp
 from training_jobs.run import job_run
 from training_jobs.sft import Pace
@@ -34,6 +34,13 @@ def bases(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     tiny_folder(folder / "tiny")
     return WarmBase(folder), m.Base(name="tiny", digest=base_digest_of(folder / "tiny"))
+
+
+def test_no_row_is_longer_than_the_engine_serves(tmp_path):
+    tiny_folder(tmp_path / "tiny")
+    ref = m.Base(name="tiny", digest=base_digest_of(tmp_path / "tiny"))
+    assert WarmBase(tmp_path, max_tokens=17).get(ref).max_tokens == 17
+    assert WarmBase(tmp_path).get(ref).max_tokens <= MAX_TOKENS
 
 
 @pytest.fixture

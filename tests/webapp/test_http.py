@@ -49,9 +49,12 @@ def test_bodies_are_capped_while_they_arrive(web: httpx.Client, company: Company
     headers = {"Authorization": f"Bearer {company.key}"}
     with socket.create_connection((web.base_url.host, web.base_url.port)) as client:
         client.sendall(
-            f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: {limit + 1}\r\n\r\n".encode()
+            f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: {limit + 1}\r\n"
+            "X-Request-Id: client-chosen-1\r\n\r\n".encode()
         )
-        assert client.recv(100).startswith(b"HTTP/1.1 413")
+        refused = client.recv(4000)
+        assert refused.startswith(b"HTTP/1.1 413")
+        assert b"\r\nx-request-id: client-chosen-1\r\n" in refused
 
     sent = 0
 
@@ -91,6 +94,38 @@ def test_hostile_json(web: httpx.Client, company: Company, body: bytes) -> None:
 def test_hostile_filters(web: httpx.Client, company: Company, query: str) -> None:
     answer = web.get(f"/v1/fine_tuning/jobs?{query}", headers={"Authorization": f"Bearer {company.key}"})
     assert answer.status_code in (400, 404)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_hostile_names_of_models(web: httpx.Client, company: Company, method: str) -> None:
+    for name in ("%00", "a%00b", "x" * 3000):
+        answer = web.request(method, f"/v1/models/{name}", headers={"Authorization": f"Bearer {company.key}"})
+        assert answer.status_code == 404, name
+
+
+def test_more_fields_or_files_than_anything_has(web: httpx.Client, company: Company) -> None:
+    headers = {"Authorization": f"Bearer {company.key}"}
+    fields = {f"field{number}": "x" for number in range(1100)}
+    files = [("file", (f"{number}.jsonl", b"{}")) for number in range(110)]
+    for answer in (
+        web.get("/v1/files", params=fields, headers=headers),
+        web.get("/v1/fine_tuning/jobs", params=fields, headers=headers),
+        web.post("/v1/files", data=fields, files={"file": b"{}"}, headers=headers),
+        web.post("/v1/files", data={"purpose": "fine-tune"}, files=files, headers=headers),
+    ):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request"), answer.text
+
+
+def test_the_same_fault_has_the_same_code_everywhere(web: httpx.Client, company: Company) -> None:
+    headers = {"Authorization": f"Bearer {company.key}", "content-type": "application/json"}
+    for path in ("/v1/fine_tuning/jobs", "/v1/chat/completions"):
+        for body, code in (
+            (b"{", "bad_json"),
+            (b"[]", "bad_json"),
+            (b'{"x": 1}', "missing_required_parameter"),
+        ):
+            answer = web.post(path, content=body, headers=headers)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, code), path
 
 
 @pytest.mark.parametrize(

@@ -292,7 +292,7 @@ def test_unknown_jobs_and_tokens(company: Company, web: httpx.Client) -> None:
     hello = {"bases": [], "device": "cpu", "busy": False}
     assert web.post("/internal/workers/" + "0" * 32, json=hello, headers=wrong).status_code == 401
     answer = trainer.heartbeat(surprise=1)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_message")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unknown_parameter")
 
 
 def test_validation_rows_that_are_training_rows(company: Company) -> None:

@@ -18,7 +18,7 @@ class BaseModelAdmin(ReadMostly):
 @admin.register(Adapter)
 class AdapterAdmin(ReadMostly):
     list_display = (
-        "public_name",
+        "name",
         "tenant",
         "end_user",
         "version",
@@ -29,7 +29,9 @@ class AdapterAdmin(ReadMostly):
         "deleted_at",
     )
     list_filter = ("method", "position", "base", "created_at")
-    search_fields = ("public_name", "name", "digest", "tenant__name", "end_user__external_id")
+    search_fields = ("name", "digest", "tenant__name", "end_user__external_id")
+    #: A part of it may be a person's own words.
+    exclude = ("public_name",)
     list_select_related = ("tenant", "end_user")
 
 

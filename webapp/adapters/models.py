@@ -76,7 +76,8 @@ class Adapter(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.public_name
+        # Not the public name: whose adapter it is may have chosen a part of it, and this is seen by staff.
+        return self.name
 
 
 class Forgetting(models.Model):

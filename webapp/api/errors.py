@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 from asgiref.sync import iscoroutinefunction
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 from rest_framework import exceptions
@@ -15,12 +15,10 @@ from rest_framework.response import Response
 
 from webapp.config.faults import (
     BadRequest,
-    NotAllowed,
-    NotAuthenticated,
+    MethodNotAllowed,
     NotFound,
     TooLarge,
-    TooMany,
-    Unavailable,
+    UnsupportedType,
     UserFault,
 )
 from webapp.config.pool import pool_fault
@@ -29,7 +27,6 @@ _log = structlog.get_logger("attune.errors")
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
-    429: "rate_limit_error",
     500: "server_error",
     502: "server_error",
     503: "server_error",
@@ -103,8 +100,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
 def _add_headers(fault: UserFault, response: Any) -> None:
     if fault.status == 401:
         response["WWW-Authenticate"] = "Bearer"
-    if fault.status in (409, 422):
-        # The client repeats 409 by itself; nothing here changes by repeating.
+    if fault.status == 422:
+        # For clients that repeat what they need not: nothing here changes by repeating.
         response["x-should-retry"] = "false"
     if fault.status == 503:
         response["retry-after"] = "2"
@@ -112,58 +109,23 @@ def _add_headers(fault: UserFault, response: Any) -> None:
 
 def _translated(error: Exception) -> UserFault | None:
     """Django's and the framework's own exceptions as ours; None for a fault of ours."""
-    from django.core.exceptions import PermissionDenied
-    from django.http import Http404
-
     match error:
-        case exceptions.ValidationError():
-            return _first_invalid(error.detail)
         case exceptions.ParseError():
             return BadRequest(
                 "The body could not be read: send JSON (or multipart for files).", code="bad_body"
             )
-        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
-            return NotAuthenticated(
-                "Send your API key as 'Authorization: Bearer attune_…'.", code="missing_api_key"
-            )
-        case exceptions.PermissionDenied() | PermissionDenied():
-            return NotAllowed("This key may not do that.", code="not_allowed")
-        case exceptions.NotFound() | Http404():
-            return NotFound("There is no such thing here.", code="not_found")
         case exceptions.MethodNotAllowed():
-            return _with_status(
-                405, f"{error.args[0] if error.args else 'This method'} is not possible here."
-            )
+            return MethodNotAllowed(str(error.detail), code="method_not_allowed")
         case exceptions.UnsupportedMediaType():
-            return _with_status(
-                415, "Send 'Content-Type: application/json' (or multipart/form-data for files)."
+            return UnsupportedType(
+                "Send 'Content-Type: application/json' (or multipart/form-data for files).",
+                code="bad_request",
             )
-        case exceptions.Throttled():
-            return TooMany("Too many requests; slow down.", code="rate_limited")
         case RequestDataTooBig():
             return TooLarge("The request's body is too large.", code="request_too_large")
-        case exceptions.APIException() if error.status_code == 503:
-            return Unavailable(str(error.detail))
+        case TooManyFieldsSent() | TooManyFilesSent():
+            return BadRequest("The request has more fields or files than any of ours.", code="bad_request")
     return pool_fault(error)
-
-
-def _with_status(status: int, message: str) -> UserFault:
-    fault = UserFault(message, code="bad_request")
-    fault.status = status
-    return fault
-
-
-def _first_invalid(detail: Any, path: str = "") -> BadRequest:
-    """The first field that is wrong, by its dotted path: OpenAI's errors have room for one."""
-    while isinstance(detail, (dict, list)) and detail:
-        if isinstance(detail, dict):
-            key, detail = next(iter(detail.items()))
-            if key != "non_field_errors":
-                path = f"{path}.{key}" if path else str(key)
-        else:
-            detail = next((item for item in detail if item), detail[0])
-    message = str(detail) if detail else "The request is not valid."
-    return BadRequest(f"{path}: {message}" if path else message, code="invalid_value", param=path or None)
 
 
 def _is_api(request: HttpRequest) -> bool:
@@ -175,12 +137,6 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
         message = f"There is nothing at {request.method} {request.path[:200]}."
         return error_response(NotFound(message, code="unknown_url"))
     return defaults.page_not_found(request, exception)
-
-
-def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    if _is_api(request):
-        return error_response(NotAllowed("This is not allowed.", code="not_allowed"))
-    return defaults.permission_denied(request, exception)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

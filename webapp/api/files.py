@@ -16,12 +16,11 @@ from webapp.api.requests import FileForm, FilesPage, read_form
 from webapp.api.rows import file_by_id, files_of, page_of
 from webapp.api.shapes import Deleted, FileList, FileObject, file_shape
 from webapp.api.streams import download
-from webapp.config.faults import BadRequest, NotAllowed
+from webapp.config.faults import BadRequest
 from webapp.datasets.files import file_content, file_delete, file_keep, file_problems
 from webapp.datasets.intake import upload_take
-from webapp.tenants.accounts import end_user_ensure
-from webapp.tenants.models import EndUser
-from webapp.tenants.scope import Scope
+from webapp.datasets.readers import check_readable
+from webapp.tenants.scope import Scope, end_user_for
 
 _UPLOAD = {
     "multipart/form-data": {
@@ -47,7 +46,7 @@ class Files(APIView):
         """Upload conversations. They are checked row by row before the answer, which holds the report."""
         form, upload = _upload(request)
         scope: Scope = request.user
-        end_user = _whose(scope, form.user)
+        end_user = end_user_for(scope, form.user, param="user")
 
         body = _fingerprint(request, form, upload)
         if before := answered(request, route="files", body=body):
@@ -59,6 +58,7 @@ class Files(APIView):
                     tenant=scope.tenant,
                     filename=upload.name or "upload",
                     intake=intake,
+                    uploaded_by=scope.user,
                     end_user=end_user,
                     expires_after=timedelta(seconds=form.expires_after_seconds)
                     if form.expires_after_seconds
@@ -97,8 +97,9 @@ class FileView(APIView):
 
     @extend_schema(operation_id="files_delete", responses=Deleted)
     def delete(self, request: Request, file: str) -> Response:
-        """Delete a file; refused while a job trains on it."""
+        """Delete a file; refused while a job trains on it, and to all but the person whose it is."""
         row = file_by_id(request.user, file)
+        check_readable(scope=request.user, file=row, to="delete it")
         file_delete(file=row)
         return Response(Deleted(id=row.public_id, object="file").model_dump())
 
@@ -106,7 +107,7 @@ class FileView(APIView):
 class FileContent(APIView):
     @extend_schema(operation_id="files_content", responses={(200, "application/octet-stream"): bytes})
     def get(self, request: Request, file: str) -> Any:
-        """The bytes as they were uploaded. A file that a person uploaded in the dashboard is theirs alone."""
+        """The bytes as they were uploaded. A file that a person uploaded for themselves is theirs alone."""
         row = file_by_id(request.user, file)
         chunks = file_content(scope=request.user, file=row)
         return download(chunks, filename=row.public_id, content_type="application/octet-stream")
@@ -139,16 +140,6 @@ def _upload(request: Request) -> tuple[FileForm, UploadedFile]:
             "expires_after needs both anchor and seconds.", code="invalid_value", param="expires_after"
         )
     return form, request.FILES["file"]
-
-
-def _whose(scope: Scope, user: str | None) -> EndUser | None:
-    if scope.end_user is None:
-        return end_user_ensure(tenant=scope.tenant, external_id=user) if user else None
-    if user not in (None, scope.end_user.external_id):
-        raise NotAllowed(
-            "This key acts for one end user only; 'user' names another.", code="wrong_user", param="user"
-        )
-    return scope.end_user
 
 
 def _fingerprint(request: Request, form: FileForm, upload: UploadedFile) -> bytes:

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webapp.adapters.models import BaseModel
+from webapp.adapters.visible import adapters_usable
 from webapp.api.files import listed
 from webapp.api.idempotency import once
 from webapp.api.requests import (
@@ -21,7 +22,6 @@ from webapp.api.requests import (
     Page,
     metadata_filter,
     read_form,
-    read_json,
 )
 from webapp.api.rows import file_by_id, job_by_id, jobs_of, page_of
 from webapp.api.shapes import (
@@ -33,15 +33,14 @@ from webapp.api.shapes import (
     event_shape,
     job_shape,
 )
-from webapp.config.faults import BadRequest, NotAllowed, NotFound
-from webapp.datasets.files import may_read_file
+from webapp.config.faults import BadRequest, NotFound
+from webapp.config.strict_json import read_json
 from webapp.datasets.models import File
+from webapp.datasets.readers import check_readable, readable_by
 from webapp.jobs.create import Wishes, job_create
 from webapp.jobs.lifecycle import job_cancel, job_pause, job_resume
 from webapp.jobs.models import Job, JobEvent
-from webapp.tenants.accounts import end_user_ensure
-from webapp.tenants.models import EndUser
-from webapp.tenants.scope import Scope
+from webapp.tenants.scope import Scope, end_user_for
 
 _PAGE = [OpenApiParameter("after", str), OpenApiParameter("limit", int)]
 _KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER)
@@ -63,13 +62,13 @@ class Jobs(APIView):
                 validation_file=_readable(scope, asked.validation_file, "validation_file")
                 if asked.validation_file
                 else None,
-                end_user=_whose(scope, (asked.metadata or {}).get("user")),
+                end_user=end_user_for(scope, (asked.metadata or {}).get("user"), param="metadata.user"),
                 wishes=_wishes(asked),
                 suffix=asked.suffix or "",
                 seed=asked.seed,
                 metadata=asked.metadata,
             )
-            return job_shape(jobs_of(scope).get(id=job.id))
+            return job_shape(jobs_of(scope).get(id=job.id), scope=scope)
 
         return once(request, route="jobs", body=raw, do=create)
 
@@ -80,22 +79,24 @@ class Jobs(APIView):
         asked = read_form(Page, query)
         rows = jobs_of(request.user)
         for key, value in wanted.items():
-            rows = rows.filter(metadata__contains={key: value})
+            # What a job is about is asked of those alone that the caller may read.
+            rows = rows.filter(readable_by(request.user, "training_file__"), metadata__contains={key: value})
         after = job_by_id(request.user, asked.after) if asked.after else None
         page, more = page_of(rows, after=after, limit=asked.limit, newest_first=True)
-        return Response(listed([job_shape(job) for job in page], more))
+        return Response(listed([job_shape(job, scope=request.user) for job in page], more))
 
 
 class JobView(APIView):
     @extend_schema(operation_id="jobs_retrieve", responses=JobObject)
     def get(self, request: Request, job: str) -> Response:
-        return Response(job_shape(job_by_id(request.user, job)))
+        return Response(job_shape(job_by_id(request.user, job), scope=request.user))
 
 
 def _answered(request: Request, job: str, verb: Callable[..., Job]) -> Response:
     row = job_by_id(request.user, job)
+    check_readable(scope=request.user, file=row.training_file, to="cancel, pause or resume a training on it")
     verb(job=row)
-    return Response(job_shape(jobs_of(request.user).get(id=row.id)))
+    return Response(job_shape(jobs_of(request.user).get(id=row.id), scope=request.user))
 
 
 class JobCancel(APIView):
@@ -143,9 +144,8 @@ class JobCheckpoints(APIView):
         """The adapters that can be used: for a finished job, its result."""
         asked = read_form(CheckpointsPage, request.query_params)
         row = job_by_id(request.user, job)
-        adapter = getattr(row, "adapter", None)
-        usable = adapter is not None and adapter.deleted_at is None and asked.after is None
-        return Response(listed([checkpoint_shape(row, adapter)] if usable else [], False))
+        adapter = adapters_usable(request.user).filter(job=row).first() if asked.after is None else None
+        return Response(listed([checkpoint_shape(row, adapter)] if adapter else [], False))
 
 
 def _base(name: str) -> BaseModel:
@@ -164,26 +164,8 @@ def _base(name: str) -> BaseModel:
 
 def _readable(scope: Scope, public_id: str, param: str) -> File:
     file = file_by_id(scope, public_id, param=param)
-    if not may_read_file(scope=scope, file=file):
-        raise NotAllowed(
-            "A person uploaded this file for their own model, so only they can train on it.",
-            code="content_private",
-            param=param,
-        )
+    check_readable(scope=scope, file=file, to="train on it", param=param)
     return file
-
-
-def _whose(scope: Scope, user: str | None) -> EndUser | None:
-    """A job of a user key is for its end user, whether it says so or not."""
-    if scope.end_user is None:
-        return end_user_ensure(tenant=scope.tenant, external_id=user) if user is not None else None
-    if user not in (None, scope.end_user.external_id):
-        raise NotAllowed(
-            "This key acts for one end user only; metadata.user names another.",
-            code="wrong_user",
-            param="metadata.user",
-        )
-    return scope.end_user
 
 
 def _wishes(asked: JobRequest) -> Wishes:

@@ -1,17 +1,14 @@
-"""Bodies and queries of the API, strict: an unknown field is refused by name rather than ignored."""
+"""What bodies, forms and queries of the API may hold (webapp/config/strict_json.py reads them)."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
-import orjson
 from django.http import QueryDict
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from adapters_store.names import Method, Position
-from webapp.config.faults import BadRequest
+from webapp.config.strict_json import read_object
 
 M = TypeVar("M", bound=BaseModel)
-#: What pydantic calls the members of our unions.
-_TYPES = {"int", "float", "str", "constrained-int", "constrained-float", "constrained-str"}
 
 
 def _no_nul(text: str) -> str:
@@ -111,20 +108,9 @@ class FilesPage(Page):
     purpose: Annotated[Text, Field(max_length=40)] | None = None
 
 
-def read_json(model: type[M], raw: bytes) -> M:
-    """The body, checked; raises BadRequest naming the first thing that is wrong."""
-    try:
-        document = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise BadRequest(f"The body is not JSON: {error}", code="bad_json") from None
-    if not isinstance(document, dict):
-        raise BadRequest("The body must be a JSON object.", code="bad_json")
-    return _validated(model, document)
-
-
 def read_form(model: type[M], fields: QueryDict) -> M:
-    """Form fields or a query string, checked likewise; the last of a repeated field counts."""
-    return _validated(model, dict(fields.items()))
+    """Form fields or a query string, checked; the last of a repeated field counts."""
+    return read_object(model, dict(fields.items()))
 
 
 class _MetadataFilter(Body):
@@ -138,34 +124,4 @@ def metadata_filter(query: QueryDict) -> tuple[QueryDict, dict[str, str]]:
         if name.startswith("metadata[") and name.endswith("]"):
             wanted[name[len("metadata[") : -1]] = value
             del rest[name]
-    return rest, _validated(_MetadataFilter, {"metadata": wanted}).metadata
-
-
-def _validated(model: type[M], document: dict[str, Any]) -> M:
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise _fault(error) from None
-
-
-def _fault(error: ValidationError) -> BadRequest:
-    """The first fault, by its dotted path as the caller wrote it; the value itself is never repeated."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    # A union adds the name of the type that was tried last, which the caller never wrote.
-    path = ".".join(str(part) for part in first["loc"] if not _is_type(part)) or None
-    if first["type"] == "extra_forbidden":
-        return BadRequest(
-            f"Unknown field '{path}'. Check its spelling, or leave it out.",
-            code="unknown_parameter",
-            param=path,
-        )
-    if first["type"] == "missing":
-        return BadRequest(f"'{path}' is missing.", code="missing_required_parameter", param=path)
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return BadRequest(f"{path or 'body'}: {message}.", code="invalid_value", param=path)
-
-
-def _is_type(part: str | int) -> bool:
-    return isinstance(part, str) and (
-        part in _TYPES or ("[" in part and not part.startswith("expires_after["))
-    )
+    return rest, read_object(_MetadataFilter, {"metadata": wanted}).metadata

@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
-from webapp.adapters.models import Adapter
 from webapp.config.faults import NotFound
 from webapp.datasets.models import File
 from webapp.jobs.models import Job
@@ -22,14 +21,6 @@ def jobs_of(scope: Scope) -> QuerySet[Job]:
     return scope.of(Job).select_related(
         "tenant", "end_user", "base", "training_file", "validation_file", "result_file", "adapter"
     )
-
-
-def adapters_of(scope: Scope) -> QuerySet[Adapter]:
-    """A tenant-wide adapter is everybody's in the tenant, so a user key sees it too."""
-    rows = Adapter.objects.filter(tenant=scope.tenant, deleted_at=None)
-    if scope.end_user is not None:
-        rows = rows.filter(Q(end_user=scope.end_user) | Q(end_user=None))
-    return rows.select_related("tenant", "base", "job", "end_user")
 
 
 def file_by_id(scope: Scope, public_id: str, *, param: str | None = None) -> File:

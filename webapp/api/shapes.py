@@ -7,8 +7,9 @@ from pydantic import BaseModel
 
 from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
-from webapp.datasets.files import may_read_file
+from webapp.config.settings import settings
 from webapp.datasets.models import File
+from webapp.datasets.readers import may_read_file
 from webapp.jobs.models import Job, JobEvent, State
 from webapp.tenants.scope import Scope
 
@@ -167,8 +168,12 @@ def file_shape(file: File, *, scope: Scope, brief: bool = False) -> dict[str, An
     ).model_dump()
 
 
-def job_shape(job: Job) -> dict[str, Any]:
-    """`job` with its tenant, end user, base, files and (reverse) adapter selected."""
+def job_shape(job: Job, *, scope: Scope) -> dict[str, Any]:
+    """`job` with its tenant, end user, base, files and (reverse) adapter selected.
+
+    Of a job that is another person's own, its state and its numbers; not what they called it.
+    """
+    private = not may_read_file(scope=scope, file=job.training_file)
     asked = {"learning_rate_multiplier": "auto", **job.requested.get("hyperparameters", {})}
     decided = {key: job.hyperparameters[key] for key in ("n_epochs", "batch_size")}
     hyperparameters = {**asked, **decided}
@@ -188,10 +193,10 @@ def job_shape(job: Job) -> dict[str, Any]:
         method={"type": "supervised", "supervised": {"hyperparameters": hyperparameters}},
         error=JobError(code=job.error_code, message=job.error_message) if job.state == State.FAILED else None,
         finished_at=seconds(job.finished_at),
-        fine_tuned_model=adapter.public_name if adapter and adapter.deleted_at is None else None,
+        fine_tuned_model=adapter.public_name if adapter and not adapter.deleted_at and not private else None,
         trained_tokens=job.trained_tokens if job.state == State.SUCCEEDED else None,
-        user_provided_suffix=job.suffix or None,
-        metadata=job.metadata,
+        user_provided_suffix=job.suffix if job.suffix and not private else None,
+        metadata={} if private else job.metadata,
         adapter=job.recipe,
         progress={"state": job.state, "step": job.step, "total_steps": job.total_steps, "attempt": job.epoch},
         report=job.report or None,
@@ -230,7 +235,7 @@ def base_shape(base: Base) -> dict[str, Any]:
         "license": base.license,
         "attribution": base.attribution,
         "languages": base.languages,
-        "context_length": base.context_length,
+        "context_length": min(base.context_length, settings().max_model_len),
         "default": base.is_default,
     }
     return ModelObject(

@@ -54,15 +54,14 @@ class Tally:
             self.first_token_seconds = elapsed
         self.output_tokens = sum(self._by_choice.values())
 
-    @property
-    def usage(self) -> dict[str, Any]:
-        """OpenAI's usage object."""
-        return {
+    def usage(self, *, cached: bool) -> dict[str, Any]:
+        """OpenAI's usage object, with or without what came from the prefix cache."""
+        counted = {
             "prompt_tokens": self.input_tokens,
             "completion_tokens": self.output_tokens,
             "total_tokens": self.input_tokens + self.output_tokens,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
+        return counted | ({"prompt_tokens_details": {"cached_tokens": self.cached_tokens}} if cached else {})
 
 
 class Answer:

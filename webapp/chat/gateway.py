@@ -35,7 +35,7 @@ async def chat_answer(request: ChatRequest, answerer: Answerer) -> HttpResponseB
         await _record(answerer, completion_id, tally)
 
     answer = Answer(body, request_id=completion_id, record=record)
-    shape = Shape(completion_id, answerer.public_name)
+    shape = Shape(completion_id, answerer.public_name, cached=answerer.for_tenant)
     await answer.start()
     response: HttpResponseBase
     if request.stream:

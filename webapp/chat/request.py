@@ -6,9 +6,10 @@ OpenAI's request, less what would let a caller reach into the engine: templates,
 from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from webapp.config.faults import BadRequest, TooLarge, UserFault
+from webapp.config.faults import TooLarge
+from webapp.config.strict_json import read_json
 
 MAX_BODY_BYTES = 1_000_000
 MAX_SCHEMA_BYTES = 20_000
@@ -134,23 +135,16 @@ _FORWARDED = {
 
 def chat_request(body: bytes) -> ChatRequest:
     """A checked request, or a UserFault that names the field and what to do."""
+    check_size(body)
+    return read_json(ChatRequest, body)
+
+
+def check_size(body: bytes) -> None:
     if len(body) > MAX_BODY_BYTES:
         raise TooLarge(
             f"A chat request may hold {MAX_BODY_BYTES:,} bytes; send a shorter conversation.",
             code="request_too_large",
         )
-    try:
-        data = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise BadRequest(
-            f"The body is not valid JSON: {error.msg} at line {error.lineno}.", code="invalid_json"
-        ) from None
-    if not isinstance(data, dict):
-        raise BadRequest("The body must be a JSON object.", code="invalid_json")
-    try:
-        return ChatRequest.model_validate(data)
-    except ValidationError as error:
-        raise _refusal(error) from None
 
 
 def engine_body(request: ChatRequest, *, model: str, cache_salt: str) -> dict[str, Any]:
@@ -174,28 +168,6 @@ def _engine_message(message: ChatMessage) -> dict[str, str]:
     role = "system" if message.role == "developer" else message.role
     named = {"name": message.name} if message.name else {}
     return {"role": role, "content": message.text} | named
-
-
-def _refusal(error: ValidationError) -> UserFault:
-    """The first fault, in OpenAI's shape. Never repeats a value: it may be what somebody wrote."""
-    fault = error.errors(include_input=False, include_url=False)[0]
-    param = ".".join(str(part) for part in fault["loc"] if not _is_type_tag(part)) or None
-    if fault["type"] == "extra_forbidden":
-        return BadRequest(
-            f"'{param}' is not a parameter of chat completions here. Remove it; /api/schema lists what there is.",
-            code="unknown_parameter",
-            param=param,
-        )
-    if fault["type"] == "missing":
-        return BadRequest(f"'{param}' is missing.", code="missing_required_parameter", param=param)
-    reason = fault["msg"].removeprefix("Value error, ").removesuffix(".")
-    subject = f"'{param}' is not right: " if param else ""
-    return BadRequest(f"{subject}{reason}.", code="invalid_value", param=param)
-
-
-def _is_type_tag(part: int | str) -> bool:
-    """pydantic puts the tried member of a union into the path; callers never wrote that."""
-    return isinstance(part, str) and ("[" in part or part in ("str", "constrained-str"))
 
 
 def _depth(value: Any, level: int = 1) -> int:

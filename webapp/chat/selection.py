@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import F
+
 from adapters_store.names import qualified_name
 from webapp.adapters.models import Adapter, BaseModel
-from webapp.config.faults import BadRequest, NotAllowed, NotFound
+from webapp.adapters.visible import adapters_usable
+from webapp.config.faults import BadRequest, NotFound
 from webapp.tenants.accounts import end_user_ensure
 from webapp.tenants.models import EndUser
-from webapp.tenants.scope import Scope
+from webapp.tenants.scope import Scope, acting_for
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,9 @@ class Answerer:
     adapter: UUID | None = None
     end_user: UUID | None = None
     api_key: UUID | None = None
+    #: The tenant itself asks, not one of its end users. The prefix cache is the tenant's: to one of them, what came
+    #: from it would tell what another asked.
+    for_tenant: bool = False
 
     @property
     def adapter_header(self) -> str:
@@ -35,9 +41,9 @@ def answerer_select(*, scope: Scope, model: str, user: str | None) -> Answerer:
     An adapter named in `model` wins over the user's active one; a base model's name means the user's active adapter
     on it, or the base model itself if they have none. A user key acts for its own end user, whether it says so or not.
     Raises NotFound for a model that is unknown or another's, BadRequest when adapter and user, or adapter and base
-    model, do not belong together, NotAllowed when a user key names someone else.
+    model, do not belong together, NotAllowed for a `user` that the caller may not act for.
     """
-    user = _acting_for(scope, user)
+    user = acting_for(scope, user, param="user")
     base = BaseModel.objects.filter(name=model).first()
     if base is None:
         adapter = _named(scope, model)
@@ -62,24 +68,12 @@ def answerer(scope: Scope, *, base: BaseModel, adapter: Adapter | None, end_user
         adapter=adapter.id if adapter else None,
         end_user=end_user.id if end_user else None,
         api_key=scope.api_key.id if scope.api_key else None,
+        for_tenant=scope.end_user is None,
     )
 
 
-def _acting_for(scope: Scope, user: str | None) -> str | None:
-    if scope.end_user is None:
-        return user
-    if user is not None and user != scope.end_user.external_id:
-        raise NotAllowed(
-            "This key acts for one end user only, and `user` names another. Leave `user` out or use another key.",
-            code="wrong_user",
-            param="user",
-        )
-    return scope.end_user.external_id
-
-
 def _named(scope: Scope, model: str) -> Adapter:
-    found = scope.of(Adapter).select_related("base", "end_user")
-    adapter = found.filter(public_name=model, deleted_at=None).first()
+    adapter = adapters_usable(scope).filter(public_name=model).first()
     if adapter is None:
         raise NotFound(
             f"The model '{model[:100]}' does not exist. GET /v1/models lists those that you can use.",
@@ -91,12 +85,8 @@ def _named(scope: Scope, model: str) -> Adapter:
 
 def _active(scope: Scope, user: str | None) -> Adapter | None:
     """The adapter that answers for an end user unless another is named."""
-    if user is None:
-        return None
-    found = EndUser.objects.select_related("active_adapter__base", "active_adapter__end_user")
-    end_user = found.filter(tenant=scope.tenant, external_id=user).first()
-    adapter = end_user.active_adapter if end_user else None
-    return adapter if adapter and adapter.deleted_at is None else None
+    active = adapters_usable(scope).filter(end_user__active_adapter=F("id"))
+    return active.filter(end_user__external_id=user).first() if user is not None else None
 
 
 def _check_owner(adapter: Adapter, user: str | None) -> None:

@@ -21,7 +21,9 @@ class _Choice:
 class Shape:
     """The chunks, or the whole completion, of one request, under the names that the caller knows."""
 
-    def __init__(self, completion_id: str, model: str) -> None:
+    def __init__(self, completion_id: str, model: str, *, cached: bool) -> None:
+        """`cached`: whether the caller may know which tokens came from the prefix cache."""
+        self._cached = cached
         self._id = completion_id
         self._model = model
         self._created = int(time.time())
@@ -52,7 +54,7 @@ class Shape:
                 }
                 for choice in choices
             ],
-            "usage": tally.usage,
+            "usage": tally.usage(cached=self._cached),
         }
 
     def chunk(self, chunk: Chunk, *, include_usage: bool) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class Shape:
         return self._chunk(choices) | ({"usage": None} if include_usage else {})
 
     def last_chunk(self, tally: Tally) -> dict[str, Any]:
-        return self._chunk([]) | {"usage": tally.usage}
+        return self._chunk([]) | {"usage": tally.usage(cached=self._cached)}
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {

@@ -31,6 +31,10 @@ class NotFound(UserFault):
     status = 404
 
 
+class MethodNotAllowed(UserFault):
+    status = 405
+
+
 class Fenced(UserFault):
     """A worker that no longer holds the job."""
 
@@ -41,12 +45,14 @@ class TooLarge(UserFault):
     status = 413
 
 
+class UnsupportedType(UserFault):
+    """A body in a form that is not read here."""
+
+    status = 415
+
+
 class Unprocessable(UserFault):
     status = 422
-
-
-class TooMany(UserFault):
-    status = 429
 
 
 class Unavailable(UserFault):

@@ -34,9 +34,13 @@ def RequestIdMiddleware(  # noqa: N802 (Django names middleware like classes)
     return handle
 
 
+def request_id_of(given: str) -> str:
+    """A client's own id if it is well formed, else a new one."""
+    return given if _ACCEPTED.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+
+
 def _begin(request: HttpRequest) -> float:
-    given = request.headers.get("x-request-id", "")
-    request.request_id = given if _ACCEPTED.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+    request.request_id = request_id_of(request.headers.get("x-request-id", ""))
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(request_id=request.request_id)
     return time.perf_counter()

@@ -36,6 +36,10 @@ class Settings(BaseSettings):
     signup_open: bool = False
     #: Larger uploads are refused while they arrive. Validation happens within the request, so this bounds its time.
     max_upload_bytes: Annotated[int, Field(ge=1)] = 100_000_000
+    #: What the engine serves, by the engine's own variables: the highest rank of an adapter, and the most tokens of a
+    #: conversation with its answer. Nothing is trained that could not be served.
+    max_rank: Annotated[int, Field(ge=1)] = 32
+    max_model_len: Annotated[int, Field(ge=16)] = 2048
     log_level: str = "INFO"
 
     @field_validator("database_url", "database_owner_url")

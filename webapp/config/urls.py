@@ -6,7 +6,6 @@ from django.urls import include, path
 from webapp.config.health import healthz
 
 handler400 = "webapp.api.errors.bad_request"
-handler403 = "webapp.api.errors.permission_denied"
 handler404 = "webapp.api.errors.page_not_found"
 handler500 = "webapp.api.errors.server_error"
 

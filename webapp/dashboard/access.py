@@ -1,24 +1,26 @@
 """Who may see what on a page. Members see their own things; owners and admins the company's too, members' never.
 
-What a person uploaded, trained or made is theirs alone, whatever the role of whoever looks: of a member's things the
-owner sees counts and states (people.py), never a file's name, a report or a chat.
+What a person uploaded, and so what was trained on it, is theirs alone, whatever the role of whoever looks: of a
+member's things the owner sees counts and states (people.py), never a file's name, a report or a chat.
 """
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
 from webapp.config.faults import NotFound
+from webapp.datasets.models import File
+from webapp.datasets.readers import readable_by
+from webapp.jobs.models import Job
 from webapp.tenants.models import Membership, Role
 from webapp.tenants.scope import Scope, scope_of_member
 
-M = TypeVar("M", bound=Model)
 View = Callable[..., HttpResponse]
 
 
@@ -75,11 +77,16 @@ def scope_of(request: HttpRequest) -> Scope:
     return scope_of_member(request.membership)
 
 
-def visible(request: HttpRequest, model: type[M]) -> QuerySet[M]:
-    """Rows of a table with `tenant` and `end_user` that may be opened: own ones, and the company's for its managers."""
-    membership = request.membership
-    others = Q(end_user__membership__isnull=False) & ~Q(end_user=membership.end_user_id)
-    return scope_of_member(membership).of(model).exclude(others)
+def readable_files(request: HttpRequest) -> QuerySet[File]:
+    """Those that may be opened: own ones, and the company's for its managers."""
+    scope = scope_of(request)
+    return scope.of(File).filter(readable_by(scope), deleted_at=None)
+
+
+def readable_jobs(request: HttpRequest) -> QuerySet[Job]:
+    """Likewise, by what they train on."""
+    scope = scope_of(request)
+    return scope.of(Job).filter(readable_by(scope, "training_file__"))
 
 
 def own_scope(request: HttpRequest) -> Scope:

@@ -13,9 +13,10 @@ from django.db.models.functions import Now
 
 from adapters_store.errors import AdapterError
 from adapters_store.s3 import object_key
-from webapp.config.faults import BadRequest, NotAllowed
+from webapp.config.faults import BadRequest
 from webapp.datasets.intake import UPLOAD_PURPOSE, Intake, upload_take
 from webapp.datasets.models import File, FileStatus
+from webapp.datasets.readers import check_readable
 from webapp.datasets.storage import Part, object_drop, object_keep, storage_away, store
 from webapp.jobs.models import TERMINAL, Job
 from webapp.tenants.models import EndUser, Tenant, User
@@ -28,7 +29,7 @@ RESULTS_PURPOSE = "fine-tune-results"
 
 
 class FileFields(TypedDict, total=False):
-    """`uploaded_by`: the person, if it came by the dashboard; its content is then theirs alone."""
+    """`uploaded_by`: the person, if one uploaded it for themselves; its content is then theirs alone."""
 
     uploaded_by: User | None
     end_user: EndUser | None
@@ -78,12 +79,16 @@ def file_keep(*, tenant: Tenant, filename: str, intake: Intake, **fields: Unpack
     return file
 
 
-def results_file_create(*, tenant: Tenant, end_user: EndUser | None, filename: str, content: Part) -> File:
-    """A file that a job wrote and put into storage. Within the transaction that refers to it."""
-    object_keep(tenant=tenant.storage_id, part=content)
+def results_file_create(*, job: Job, filename: str, content: Part) -> File:
+    """A file that a job wrote and put into storage, for whoever may read what it learned from.
+
+    Within the transaction that refers to it.
+    """
+    object_keep(tenant=job.tenant.storage_id, part=content)
     return File.objects.create(
-        tenant=tenant,
-        end_user=end_user,
+        tenant=job.tenant,
+        end_user=job.end_user,
+        uploaded_by_id=job.training_file.uploaded_by_id,
         filename=filename,
         purpose=RESULTS_PURPOSE,
         status=FileStatus.PROCESSED,
@@ -113,19 +118,6 @@ def file_delete(*, file: File) -> None:
             object_drop(object_key(locked.tenant.storage_id, sha256))
 
 
-def may_read_file(*, scope: Scope, file: File) -> bool:
-    """Whether the caller may see what is in a file they can see is there.
-
-    What a person uploaded in the dashboard is for that person, and for keys that act for that person's end user; the
-    tenant's own uploads are for the tenant.
-    """
-    if file.uploaded_by_id is None:
-        return True
-    if scope.user is not None:
-        return scope.user.id == file.uploaded_by_id
-    return scope.end_user is not None and scope.end_user.id == file.end_user_id
-
-
 def file_content(*, scope: Scope, file: File) -> Iterator[bytes]:
     """The bytes as they were uploaded; raises NotAllowed, Unavailable."""
     return _stream(scope, file, file.sha256)
@@ -137,11 +129,7 @@ def file_problems(*, scope: Scope, file: File) -> Iterator[bytes]:
 
 
 def _stream(scope: Scope, file: File, sha256: str) -> Iterator[bytes]:
-    if not may_read_file(scope=scope, file=file):
-        raise NotAllowed(
-            "A person uploaded this file for their own model, so only they can read it.",
-            code="content_private",
-        )
+    check_readable(scope=scope, file=file, to="read it")
     key = object_key(file.tenant.storage_id, sha256)
     try:
         if store().size(key) is None:

@@ -23,7 +23,7 @@ class JobAdmin(ReadMostly):
     list_filter = ("state", "error_code", "base", "created_at")
     search_fields = ("id", "tenant__name", "end_user__external_id", "error_code")
     list_select_related = ("tenant", "end_user")
-    exclude = ("dispatch_token", "token", "metadata", "requested")
+    exclude = ("dispatch_token", "token", "metadata", "requested", "suffix")
 
 
 @admin.register(JobEvent)

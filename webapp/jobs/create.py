@@ -10,6 +10,7 @@ from adapters_store.names import Method, Position
 from training_jobs.messages import DEFAULTS, Hyperparameters, Recipe, auto_epochs
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import BadRequest
+from webapp.config.settings import settings
 from webapp.datasets.models import File, FileStatus
 from webapp.jobs.events import event_add
 from webapp.jobs.models import Job, Outbox
@@ -112,10 +113,18 @@ def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperpara
             code="invalid_value",
             param="learning_rate_multiplier",
         )
+    highest = settings().max_rank
+    rank = wishes.rank or min(defaults.rank, highest)
+    if rank > highest:
+        raise BadRequest(
+            f"Adapters are served up to rank {highest} here. Ask for that or a lower one.",
+            code="adapter_rank_too_high",
+            param="adapter.rank",
+        )
     recipe = Recipe(
         method=wishes.method,
         position=wishes.position,
-        rank=wishes.rank or defaults.rank,
+        rank=rank,
         **({} if wishes.alpha is None else {"alpha": wishes.alpha}),
     )
     return recipe, Hyperparameters(

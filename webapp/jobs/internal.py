@@ -8,7 +8,7 @@ from typing import TypeVar
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from training_jobs.messages import (
     Claim,
@@ -20,8 +20,9 @@ from training_jobs.messages import (
     WorkerHello,
 )
 from webapp.api.errors import openai_errors
-from webapp.config.faults import BadRequest, NotAuthenticated
+from webapp.config.faults import NotAuthenticated
 from webapp.config.settings import settings
+from webapp.config.strict_json import read_json
 from webapp.jobs import work
 from webapp.jobs.workers import worker_hello
 
@@ -35,7 +36,7 @@ def _endpoint(message: type[M], verb: Callable[..., BaseModel]) -> Callable[...,
     @require_POST
     @openai_errors
     def endpoint(request: HttpRequest, **of: uuid.UUID) -> HttpResponse:
-        answer = verb(**of, token=_bearer(request), message=_body(request, message))
+        answer = verb(**of, token=_bearer(request), message=read_json(message, request.body))
         return HttpResponse(answer.model_dump_json(), content_type="application/json")
 
     return endpoint
@@ -46,17 +47,6 @@ def _bearer(request: HttpRequest) -> str:
     if scheme.lower() != "bearer" or not token:
         raise NotAuthenticated("Send the token as 'Authorization: Bearer …'.", code="missing_token")
     return token
-
-
-def _body(request: HttpRequest, message: type[M]) -> M:
-    try:
-        return message.model_validate_json(request.body)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BadRequest(
-            f"{where or 'body'}: {first['msg']}", code="bad_message", param=where or None
-        ) from None
 
 
 class Welcome(BaseModel):

@@ -56,11 +56,10 @@ def job_succeed(row: Job, manifest: Manifest, results: Part) -> Adapter:
         input_tokens=row.trained_tokens or 0,
         seconds=float(row.report.get("train_seconds", 0)),
     )
-    file = results_file_create(
-        tenant=row.tenant, end_user=row.end_user, filename=f"{row.public_id}.csv", content=results
-    )
+    file = results_file_create(job=row, filename=f"{row.public_id}.csv", content=results)
     active = " It is now their active one." if row.end_user_id else ""
-    job_end(row, State.SUCCEEDED, message=f"Done: {adapter.public_name}.{active}", result_file=file)
+    # Not by its name, which a person may have chosen: events are states, and the company sees those.
+    job_end(row, State.SUCCEEDED, message=f"Done: version {adapter.version}.{active}", result_file=file)
     return adapter
 
 

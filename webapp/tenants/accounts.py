@@ -10,7 +10,7 @@ from django.db import transaction
 from webapp.config.database import advisory_lock
 from webapp.config.faults import BadRequest, NotAllowed
 from webapp.config.settings import settings
-from webapp.tenants.models import EndUser, Membership, Role, Tenant, User
+from webapp.tenants.models import MEMBER_PREFIX, EndUser, Membership, Role, Tenant, User
 
 
 def signup_is_open() -> bool:
@@ -60,7 +60,7 @@ def tenant_create(*, name: str) -> Tenant:
 @transaction.atomic
 def member_add(*, tenant: Tenant, user: User, role: str) -> Membership:
     """A person joins; their end user's id says nothing about them and cannot meet one that the tenant chose."""
-    end_user = EndUser.objects.create(tenant=tenant, external_id=f"member:{uuid.uuid4().hex}")
+    end_user = EndUser.objects.create(tenant=tenant, external_id=f"{MEMBER_PREFIX}{uuid.uuid4().hex}")
     return Membership.objects.create(tenant=tenant, user=user, role=role, end_user=end_user)
 
 

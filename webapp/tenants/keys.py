@@ -36,14 +36,20 @@ def api_key_create(
 
 
 def api_key_resolve(text: str) -> ApiKey:
-    """The live key with this text (tenant and end user loaded); raises NotAuthenticated for any other text."""
+    """The live key with this text (tenant, end user and their membership loaded); raises NotAuthenticated otherwise.
+
+    The key of a person whose login is switched off is as good as revoked.
+    """
     match = _KEY.fullmatch(text)
     if match is None or _checksum(match["prefix"] + match["secret"]) != match["check"]:
         raise _refused()
     live = ApiKey.objects.filter(prefix=match["prefix"], revoked_at=None)
-    key = live.select_related("tenant", "end_user").first()
+    key = live.select_related("tenant", "end_user__membership__user").first()
     # Compared even when there is no such key, so that both answers take the same time.
     if not hmac.compare_digest(_hmac(text), key.hmac if key else "") or key is None:
+        raise _refused()
+    member = key.member
+    if member is not None and not member.user.is_active:
         raise _refused()
     _touch(key)
     return key

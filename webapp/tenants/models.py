@@ -7,6 +7,9 @@ from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.db import models
 from django.db.models.functions import Now
 
+#: Ids that begin so are those of people with a login, made here: a tenant neither chooses nor names them.
+MEMBER_PREFIX = "member:"
+
 
 class UserManager(BaseUserManager["User"]):
     """People by e-mail address; case does not make two people of one."""
@@ -118,3 +121,8 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def member(self) -> Membership | None:
+        """The person with a login whose end user this key acts for, if it is one's."""
+        return getattr(self.end_user, "membership", None)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.db.models.functions import Coalesce
+from django.db.models import Case, F, Value, When
+from django.db.models.functions import Coalesce, Concat
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -70,13 +71,15 @@ def _end_users(rows: Any) -> Any:
 
 
 def _adapters(rows: Any) -> Any:
-    names = {
-        "adapter_key": "adapter_id",
-        "name": "adapter__public_name",
-        "base_name": "base",
-        "tenant_name": "tenant__name",
-    }
-    return reports.by(rows, **names)[:_TOP]
+    """By name; those that a person trained for themselves, under the person: the name may be their own words."""
+    person = "adapter__job__training_file__uploaded_by"
+    named = rows.annotate(
+        model_name=Case(
+            When(**{f"{person}__isnull": False}, then=Concat(f"{person}__email", Value(", own models"))),
+            default=F("adapter__public_name"),
+        )
+    )
+    return reports.by(named, name="model_name", base_name="base", tenant_name="tenant__name")[:_TOP]
 
 
 def _rate(now: EngineMetrics | None) -> float | None:

@@ -121,6 +121,20 @@ def test_a_streamed_answer(openai_client: MakeClient, company: Company, engine: 
     assert only_row(200).request_id == last.id
 
 
+def test_what_came_from_the_cache_is_the_companys_to_know(
+    web: httpx.Client, company: Company, engine: FaultyEngine
+) -> None:
+    """The cache is the tenant's: to one of its users it would tell what another asked."""
+    base_model()
+    for key, told in ((company.key, {"cached_tokens": 16}), (company.maren_key, None)):
+        whole = ask(web, key).json()
+        streamed = events(ask(web, key, stream=True, stream_options={"include_usage": True}))[-2]
+        for answer in (whole, streamed):
+            assert answer["usage"]["prompt_tokens"] == 20
+            assert answer["usage"].get("prompt_tokens_details") == told
+    assert {row.cached_tokens for row in UsageRow.objects.all()} == {16}
+
+
 def test_the_stream_as_bytes(web: httpx.Client, company: Company, engine: FaultyEngine) -> None:
     base_model()
     got = events(ask(web, company.key, stream=True))
@@ -321,7 +335,7 @@ def test_no_content_in_logs_or_rows(
     [
         ("POST", {}, b"{}", 401, "missing_api_key"),
         ("POST", {"authorization": "Bearer attune_nope"}, b"{}", 401, "invalid_api_key"),
-        ("POST", None, b"{", 400, "invalid_json"),
+        ("POST", None, b"{", 400, "bad_json"),
         (
             "POST",
             None,

@@ -140,6 +140,12 @@ class TestUserKey:
     def test_for_nobody_else(self, company: Company, own: Adapter, juno: EndUser) -> None:
         assert refusal(company, "tiny", "juno", key_user=company.maren) == (403, "wrong_user")
 
+    def test_may_name_what_is_the_tenants(self, company: Company, own: Adapter) -> None:
+        wide = adapter_row(company, end_user=None)
+        chosen = select(company, wide.public_name, key_user=company.maren)
+        assert (chosen.adapter, chosen.end_user) == (wide.id, company.maren.id)
+        assert select(company, "tiny", key_user=company.maren).adapter == own.id
+
     def test_others_adapters_are_not_there(self, company: Company, own: Adapter, juno: EndUser) -> None:
         assert refusal(company, own.public_name, key_user=juno) == (404, "model_not_found")
         assert select(company, "tiny", key_user=juno).adapter is None

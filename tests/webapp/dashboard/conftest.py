@@ -11,6 +11,7 @@ from webapp.adapters.models import Adapter
 from webapp.datasets.models import File
 from webapp.jobs.models import Job
 from webapp.tenants.models import Membership
+from webapp.usage.records import usage_record
 
 SECRET_NAME = "dear-diary.jsonl"
 
@@ -23,7 +24,7 @@ def browser(membership: Membership) -> Client:
 
 @dataclass
 class Things:
-    """What one person made: a file, a training that waits, and two finished versions, the second one active."""
+    """What one person made: a file, a training that waits, two finished versions and a chat with the second one."""
 
     file: File
     job: Job
@@ -37,7 +38,19 @@ def things_of(company: Company, membership: Membership) -> Things:
     File.objects.filter(id=file.id).update(filename=SECRET_NAME)
     job = company.job(training_file=file, **made)
     first = adapter_row(company, training_file=file, **made)
-    return Things(file, job, first, adapter_row(company, training_file=file, active=True, **made))
+    second = adapter_row(company, training_file=file, active=True, **made)
+    usage_record(
+        tenant=company.tenant.id,
+        kind="chat",
+        request_id=second.id.hex,
+        base="tiny",
+        status=200,
+        seconds=1.0,
+        output_tokens=421,
+        end_user=membership.end_user_id,
+        adapter=second.id,
+    )
+    return Things(file, job, first, second)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from tests.webapp.adapter_rows import adapter_row
 from tests.webapp.chat.conftest import engine  # noqa: F401 (the fixture)
 from tests.webapp.chat.faulty_engine import FaultyEngine
 from tests.webapp.company import PASSWORD, Company
+from tests.webapp.dashboard.conftest import things_of
 from webapp.tenants.models import Membership
 from webapp.usage.models import UsageRow
 
@@ -50,6 +51,7 @@ def test_both_sides(company: Company, engine: FaultyEngine, ask: Ask) -> None:  
         response = ask(company.teammate, side=side, adapter=str(adapter.id))
         assert response.status_code == 200
         assert words(response) == "Hello there, friend."
+        assert "cached_tokens" not in response.text
         assert response.headers["x-attune-adapter"] == said
     assert [body["model"].split("/")[-1] for body in engine.bodies] == [adapter.name, "tiny"]
     rows = UsageRow.objects.order_by("created_at")
@@ -63,18 +65,21 @@ def test_only_ones_own_models(
     engine: FaultyEngine,  # noqa: F811
     ask: Ask,
 ) -> None:
-    private = adapter_row(company, end_user=company.teammate.end_user)
+    private = things_of(company, company.teammate).first
     companys = adapter_row(company, end_user=company.maren)
+    wide = adapter_row(company, end_user=None)
     for who, adapter, status in (
         (company.owner, private, 404),
         (other_company.owner, private, 404),
         (other_company.owner, companys, 404),
         (company.teammate, companys, 404),
         (company.owner, companys, 200),
+        (other_company.owner, wide, 404),
+        (company.teammate, wide, 200),
     ):
         for side in ("own", "base"):
             assert ask(who, side=side, adapter=str(adapter.id)).status_code == status
-    assert len(engine.bodies) == 2
+    assert len(engine.bodies) == 4
 
 
 def test_logged_out_or_forged(company: Company, engine: FaultyEngine, ask: Ask) -> None:  # noqa: F811

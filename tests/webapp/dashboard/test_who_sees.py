@@ -51,17 +51,23 @@ def test_nobody_else_reaches_it(company: Company, owner: Client, teammate: Clien
 
 def test_no_page_of_another_names_it(company: Company, owner: Client, outsider: Client) -> None:
     made = things_of(company, company.teammate)
-    for client in (owner, outsider):
-        for path in (*PAGES, *MANAGERS):
-            text = client.get(path).content.decode()
-            for secret in (
-                SECRET_NAME,
-                str(made.file.id),
-                str(made.job.id),
-                made.first.public_name,
-                str(made.first.id),
-            ):
-                assert secret not in text, path
+    staff = Client(headers={"host": "localhost"})
+    staff.force_login(User.objects.create_superuser("staff@example.com", "a long enough phrase"))
+    looks = [(client, path) for client in (owner, outsider) for path in (*PAGES, *MANAGERS)]
+    for client, path in (*looks, (staff, "/staff/usage")):
+        text = client.get(path).content.decode()
+        for secret in (
+            SECRET_NAME,
+            str(made.file.id),
+            str(made.job.id),
+            made.first.public_name,
+            made.second.public_name,
+            str(made.first.id),
+        ):
+            assert secret not in text, path
+        if path.endswith("/usage") and client is not outsider:
+            whose = text[text.index(f"{company.teammate.user.email}, own models") :].split("</tr>")[0]
+            assert ">421<" in whose, "counted, under the person"
 
 
 def test_managers_reach_what_the_api_made(company: Company, owner: Client, teammate: Client) -> None:

@@ -3,22 +3,23 @@
 from typing import Annotated, Literal
 from uuid import UUID
 
-import orjson
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 from pydantic import BaseModel as Message
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
+from webapp.adapters.visible import adapters_usable
 from webapp.api.errors import openai_errors
 from webapp.chat.database import in_database
 from webapp.chat.gateway import chat_answer
-from webapp.chat.request import ChatRequest, chat_request
+from webapp.chat.request import ChatRequest, check_size
 from webapp.chat.selection import Answerer, answerer
-from webapp.config.faults import BadRequest, NotAuthenticated, NotFound
-from webapp.dashboard.access import member_page, membership_of, own_scope, visible
+from webapp.config.faults import MethodNotAllowed, NotAuthenticated, NotFound
+from webapp.config.strict_json import read_json, read_object
+from webapp.dashboard.access import member_page, membership_of, own_scope, scope_of
 
 
 class Question(Message):
@@ -52,17 +53,15 @@ def chat(request: HttpRequest) -> HttpResponse:
 async def answers(request: HttpRequest) -> HttpResponseBase:
     """One side's answer as server-sent events, through the same gateway as the API."""
     if request.method != "POST":
-        raise BadRequest("Ask with a POST request.", code="bad_question")
+        raise MethodNotAllowed("Ask with a POST request.", code="method_not_allowed")
     asked, who = await in_database(_selected, request)
     return await chat_answer(asked, who)
 
 
 def usable_adapters(request: HttpRequest):
-    """Own versions first, the newest on top; for managers the company's too."""
+    """Own versions first, the newest on top; then the tenant-wide ones, and for managers those of its end users."""
     own = request.membership.end_user_id
-    found = (
-        visible(request, Adapter).filter(deleted_at=None).select_related("base", "end_user__membership__user")
-    )
+    found = adapters_usable(scope_of(request))
     return sorted(found.order_by("-created_at"), key=lambda adapter: adapter.end_user_id != own)
 
 
@@ -71,33 +70,23 @@ def _selected(request: HttpRequest) -> tuple[ChatRequest, Answerer]:
     if membership is None:
         raise NotAuthenticated("You are logged out. Log in again and repeat the question.", code="logged_out")
     request.membership = membership
-    try:
-        question = Question.model_validate_json(request.body)
-    except ValidationError:
-        raise BadRequest(
-            "The page sent something that is not a question. Reload it.", code="bad_question"
-        ) from None
-    adapter = (
-        visible(request, Adapter)
-        .select_related("base", "end_user")
-        .filter(id=question.adapter, deleted_at=None)
-        .first()
-    )
+    check_size(request.body)
+    question = read_json(Question, request.body)
+    adapter = adapters_usable(scope_of(request)).filter(id=question.adapter).first()
     if adapter is None:
         raise NotFound(
             "This model is not there any more. Reload the page to see those that are.", code="model_not_found"
         )
-    asked = chat_request(
-        orjson.dumps(
-            {
-                "model": adapter.base.name,
-                "messages": question.messages,
-                "temperature": question.temperature,
-                "max_tokens": question.max_tokens,
-                "stream": True,
-                "stream_options": {"include_usage": True},
-            }
-        )
+    asked = read_object(
+        ChatRequest,
+        {
+            "model": adapter.base.name,
+            "messages": question.messages,
+            "temperature": question.temperature,
+            "max_tokens": question.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        },
     )
     who = answerer(
         own_scope(request),

@@ -10,10 +10,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.config.faults import UserFault
 from webapp.config.settings import settings
-from webapp.dashboard.access import member_page, own_scope, visible
-from webapp.datasets.files import file_create, file_delete, may_read_file
+from webapp.dashboard.access import member_page, own_scope, readable_files
+from webapp.datasets.files import file_create, file_delete
 from webapp.datasets.intake import UPLOAD_PURPOSE
-from webapp.datasets.models import File, FileStatus
+from webapp.datasets.models import FileStatus
+from webapp.datasets.readers import may_read_file
 
 _PER_PAGE = 25
 
@@ -73,8 +74,4 @@ def file_remove(request: HttpRequest, file: UUID) -> HttpResponse:
 
 
 def _files(request: HttpRequest):
-    return (
-        visible(request, File)
-        .filter(deleted_at=None, purpose=UPLOAD_PURPOSE)
-        .select_related("end_user__membership")
-    )
+    return readable_files(request).filter(purpose=UPLOAD_PURPOSE).select_related("end_user")

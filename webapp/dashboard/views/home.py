@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from webapp.adapters.models import Adapter
-from webapp.dashboard.access import member_page, own_scope, visible
+from webapp.dashboard.access import member_page, own_scope, readable_jobs
 from webapp.datasets.models import File, FileStatus
 from webapp.jobs.models import TERMINAL, Job
 
@@ -18,7 +18,7 @@ def home(request: HttpRequest) -> HttpResponse:
     has_file = files.filter(status=FileStatus.PROCESSED).exists()
     has_model = own.of(Adapter).filter(deleted_at=None).exists()
     running = own.of(Job).exclude(state__in=TERMINAL).order_by("-created_at").first()
-    jobs = visible(request, Job).select_related("base", "end_user__membership", "training_file")
+    jobs = readable_jobs(request).select_related("base", "end_user", "training_file")
     context = {
         "has_file": has_file,
         "has_model": has_model,

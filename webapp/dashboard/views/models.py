@@ -1,6 +1,7 @@
 """Models of one's own: versions, which one answers, and removing one."""
 
 from itertools import groupby
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -11,8 +12,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.adapters.adapters import adapter_activate, adapter_deactivate, adapter_delete
 from webapp.adapters.models import Adapter
+from webapp.adapters.visible import adapters_owned
 from webapp.config.faults import UserFault
-from webapp.dashboard.access import member_page, visible
+from webapp.dashboard.access import member_page, scope_of
+from webapp.tenants.models import EndUser
 
 
 @member_page
@@ -29,7 +32,7 @@ def models(request: HttpRequest) -> HttpResponse:
         ),
     )
     groups = [
-        {"end_user": end_user, "adapters": list(adapters)}
+        _group(end_user, list(adapters))
         for end_user, adapters in groupby(found, key=lambda adapter: adapter.end_user)
     ]
     return render(request, "dashboard/models.html", {"groups": groups, "undo": _undo(request, found)})
@@ -75,9 +78,19 @@ def remove(request: HttpRequest, adapter: UUID) -> HttpResponse:
     return redirect("models")
 
 
+def _group(end_user: EndUser | None, adapters: list[Adapter]) -> dict[str, Any]:
+    """`active` is the version of these that answers; another may, which is not for the reader to see."""
+    active = end_user.active_adapter_id if end_user else None
+    return {
+        "end_user": end_user,
+        "adapters": adapters,
+        "active": next((adapter for adapter in adapters if adapter.id == active), None),
+        "base_answers": end_user is not None and active is None,
+    }
+
+
 def _adapters(request: HttpRequest):
-    found = visible(request, Adapter).filter(deleted_at=None)
-    return found.select_related("base", "end_user__membership", "end_user__active_adapter")
+    return adapters_owned(scope_of(request))
 
 
 def _back(before: UUID | None) -> HttpResponse:

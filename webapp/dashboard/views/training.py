@@ -12,13 +12,13 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import UserFault
-from webapp.dashboard.access import member_page, visible
+from webapp.dashboard.access import member_page, readable_files, readable_jobs
 from webapp.dashboard.progress import loss_chart, seconds_left
 from webapp.datasets.files import UPLOAD_PURPOSE
 from webapp.datasets.models import File, FileStatus
 from webapp.jobs.create import Wishes, job_create
 from webapp.jobs.lifecycle import job_cancel
-from webapp.jobs.models import TERMINAL, Job, JobEvent
+from webapp.jobs.models import TERMINAL, JobEvent
 
 #: The part of the model's name that says whose it is, unless the person has a better word.
 OWN_SUFFIX = "me"
@@ -73,8 +73,8 @@ class JobForm(forms.Form):
 
     def __init__(self, request: HttpRequest, data: object = None) -> None:
         super().__init__(data, initial={"file": request.GET.get("file"), "base": _default_base()})
-        ready = visible(request, File).filter(
-            deleted_at=None, status=FileStatus.PROCESSED, purpose=UPLOAD_PURPOSE, uploaded_by=request.user
+        ready = readable_files(request).filter(
+            status=FileStatus.PROCESSED, purpose=UPLOAD_PURPOSE, uploaded_by=request.user
         )
         self.fields["file"].queryset = ready.order_by("-created_at")
         self.fields["file"].label_from_instance = (
@@ -160,7 +160,7 @@ def job_stop(request: HttpRequest, job: UUID) -> HttpResponse:
 
 
 def _jobs(request: HttpRequest):
-    return visible(request, Job).select_related("base", "training_file", "end_user__membership", "adapter")
+    return readable_jobs(request).select_related("base", "training_file", "end_user", "adapter")
 
 
 def _default_base() -> BaseModel | None:

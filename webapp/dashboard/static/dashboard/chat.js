@@ -11,7 +11,7 @@ const turns = root.querySelector("[data-turns]");
 const intro = root.querySelector("[data-intro]");
 const SIDES = ["base", "own"];
 
-/** What each side has said and heard so far: they part ways with their first answers. */
+/** What each side has said and heard so far: they part ways with their first answers. "Start over" puts a new one here. */
 let history = { base: [], own: [] };
 let running = null;
 
@@ -44,17 +44,20 @@ async function ask(question) {
   turn.querySelector(".question").textContent = question;
   turns.append(turn);
   turn.scrollIntoView({ block: "end" });
-  await Promise.all(SIDES.map((side) => answer(side, question, turn.querySelector(`[data-side="${side}"]`))));
+  // Of this conversation, even if another has begun by the time the answers end.
+  const talk = history;
+  const cards = (side) => turn.querySelector(`[data-side="${side}"]`);
+  await Promise.all(SIDES.map((side) => answer(side, question, talk, cards(side))));
   running = null;
   busy(false);
   input.focus();
 }
 
-async function answer(side, question, card) {
+async function answer(side, question, talk, card) {
   const words = card.querySelector(".words");
   const meta = card.querySelector(".meta");
   const began = performance.now();
-  const messages = [...history[side], { role: "user", content: question }];
+  const messages = [...talk[side], { role: "user", content: question }];
   let text = "";
   let first = null;
   let tokens = null;
@@ -85,14 +88,14 @@ async function answer(side, question, card) {
       tokens = chunk.usage?.completion_tokens ?? tokens;
     }
     if (!text) words.textContent = "(It said nothing.)";
-    history[side] = [...messages, { role: "assistant", content: text }];
+    talk[side] = [...messages, { role: "assistant", content: text }];
     meta.textContent = timing(first, performance.now() - began, tokens);
   } catch (error) {
     const stopped = error.name === "AbortError";
     meta.textContent = stopped ? "Stopped." : error.message;
     meta.classList.toggle("error", !stopped);
     // What was said stays in the conversation, so that the two sides keep the same questions.
-    history[side] = text ? [...messages, { role: "assistant", content: text }] : history[side];
+    if (text) talk[side] = [...messages, { role: "assistant", content: text }];
   } finally {
     card.classList.remove("streaming");
     card.removeAttribute("aria-busy");

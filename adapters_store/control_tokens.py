@@ -29,6 +29,10 @@ class ControlTokens:
     def search(self, text: str, start: int = 0) -> re.Match[str] | None:
         return self._pattern.search(text, start)
 
+    def last(self, text: str) -> int:
+        """Where the last control token of `text` starts; 0 if it has none."""
+        return max((match.start() for match in self._pattern.finditer(text)), default=0)
+
     def guard(self, contents: Iterable[str]) -> "Guard":
         return Guard(self._tokenizer, self._pattern, list(contents))
 

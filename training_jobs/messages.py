@@ -1,4 +1,4 @@
-"""What webapp and a trainer say to each other over HTTP: frozen, strict, and the only thing both import.
+"""What webapp and a trainer say to each other: frozen, strict, and the only thing both import.
 
 The protocol itself (who may say what in which state) is in ARCHITECTURE.md, "The job protocol".
 All bodies are JSON. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses are nats per token.
@@ -31,6 +31,22 @@ class Message(BaseModel):
     """Immutable, and strict about unknown fields, so that two versions never half-understand each other."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Turn(Message):
+    """One message of a conversation. `weight` 0 keeps an assistant's from being trained; others never are."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+    weight: Literal[0, 1] = 1
+
+
+class Conversation(Message):
+    """A line of the normalised file (JSONL) that webapp writes and trainers read. `id` names the upload's row."""
+
+    id: str
+    messages: Annotated[list[Turn], Field(min_length=1)]
+    split: Literal["train", "validation"] = "train"
 
 
 class Object(Message):

@@ -15,8 +15,9 @@ from training_jobs.attach.adapter import adapter_attach, adapter_detach, adapter
 from training_jobs.base_models import LoadedBase, WarmBase
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.client import JobCalls, WebApp
-from training_jobs.data import Examples, examples_read
+from training_jobs.data import examples_read
 from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopped, UserFault
+from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
 from training_jobs.messages import Claim, Complete, Fail, JobSpec, Release, Report
 from training_jobs.sft import Pace, Trained, sft_train
@@ -142,7 +143,9 @@ class _Job:
     def _examples(self, base: LoadedBase, path: Path) -> Examples:
         try:
             with path.open("rb") as lines:
-                examples = examples_read(lines, base.encoder, max_tokens=base.max_tokens)
+                examples = examples_read(
+                    lines, base.encoder, max_tokens=base.max_tokens, should_stop=self.lease.should_stop
+                )
         except TemplateUnfit as error:
             raise OurFault(
                 "base_unfit", f"{base.ref.name} cannot be trained on conversations: {error}"
@@ -154,9 +157,8 @@ class _Job:
                 "nothing_to_train",
                 "No row has an assistant message to learn from that fits the model. See the events for each reason.",
             )
-        targets = sum(example.target_length for example in examples.train)
         self.lease.event(
-            f"Training on {len(examples.train)} assistant messages ({targets} tokens), "
+            f"Training on {len(examples.train)} assistant messages ({examples.train.target_tokens} tokens), "
             f"judging by {len(examples.held_out)} held-out ones."
         )
         return examples
@@ -201,7 +203,7 @@ class _Job:
             "recipe": self.spec.recipe.model_dump(),
             "examples": len(examples.train),
             "held_out_examples": len(examples.held_out),
-            "left_out": len(examples.left_out),
+            "left_out": sum(left.count for left in examples.left_out.values()),
             "steps": len(trained.losses),
             "seconds": round(trained.seconds, 3),
             "device": torch.cuda.get_device_name() if on_gpu else "cpu",

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from datasets import Dataset
 from peft import PeftModel
@@ -14,10 +16,10 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 from trl import SFTConfig, SFTTrainer
 
 from training_jobs.attach.prompt_mask import IGNORED
-from training_jobs.batches import batch_order, collate
+from training_jobs.batches import BatchOrder, collate
 from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
-from training_jobs.data import Example, Examples
 from training_jobs.errors import Stopped, UserFault
+from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
 from training_jobs.threads import ThreadChooser
@@ -103,10 +105,11 @@ class _Run:
             folder,
             pace,
         )
-        self.train_examples, self.held_out = examples.train, examples.held_out[:HELD_OUT_MAX]
+        self.train_examples = examples.train
+        self.held_out = list(islice(examples.held_out, HELD_OUT_MAX))
         self.hyperparameters = hyperparameters
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        self.batches = batch_order(
+        self.batches = BatchOrder(
             len(self.train_examples),
             batch_size=hyperparameters.batch_size,
             epochs=hyperparameters.n_epochs,
@@ -130,8 +133,7 @@ class _Run:
             self.progress.held_out_before = self.score_held_out()
         self.saved_at = time.monotonic()
         self.started = self.saved_at - self.progress.seconds
-        if self.watcher.should_stop():
-            self.stop()
+        self.stop_if_asked()
         if self.progress.step < len(self.batches):
             trainer.train()
         self.model.eval()
@@ -148,7 +150,11 @@ class _Run:
         if not self.held_out:
             return None
         return mean_nll(
-            self.model, self.held_out, batch_size=max(4, self.hyperparameters.batch_size), pad=self.pad
+            self.model,
+            self.held_out,
+            batch_size=max(4, self.hyperparameters.batch_size),
+            pad=self.pad,
+            before_batch=self.stop_if_asked,
         )
 
     def step_done(self, loss: float) -> None:
@@ -165,21 +171,16 @@ class _Run:
                 "Choose a lower learning rate.",
             )
         self.watcher.step(progress.step, total, loss)
-        if self.held_out and progress.step % self.steps_per_epoch == 0 and progress.step < total:
+        if self.held_out and progress.step % self.batches.steps_per_epoch == 0 and progress.step < total:
             held_out = self.score_held_out()
             assert held_out is not None
             self.watcher.held_out(progress.step, held_out)
         if self.threads is not None:
             self.threads.choose()
-        if self.watcher.should_stop():
-            self.stop()
+        self.stop_if_asked()
         due = progress.step % self.pace.steps == 0 and progress.step < total
         if due and time.monotonic() - self.saved_at >= self.pace.seconds:
             self.save()
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return len(self.batches) // self.hyperparameters.n_epochs
 
     def save(self) -> None:
         self.progress.seconds = time.monotonic() - self.started
@@ -188,7 +189,9 @@ class _Run:
         self.saved_at = time.monotonic()
         self.watcher.checkpoint(self.progress.step, path)
 
-    def stop(self) -> None:
+    def stop_if_asked(self) -> None:
+        if not self.watcher.should_stop():
+            return
         if self.progress.step:
             self.save()
         raise Stopped
@@ -203,9 +206,11 @@ class _Trainer(SFTTrainer):
         super().__init__(
             model=run.model,
             args=_arguments(run),
-            train_dataset=Dataset.from_list([asdict(example) for example in run.train_examples]),
+            train_dataset=Dataset.from_dict({"example": np.arange(len(run.train_examples))}),
             processing_class=run.tokenizer,
-            data_collator=lambda rows: collate([Example(**row) for row in rows], pad=run.pad),
+            data_collator=lambda rows: collate(
+                [run.train_examples[row["example"]] for row in rows], pad=run.pad
+            ),
             optimizers=(run.optimizer, None),
             callbacks=[_StepDone(lambda: run.step_done(self.step_loss))],
         )
@@ -215,7 +220,7 @@ class _Trainer(SFTTrainer):
         """Our own order and layout; the generator keeps the loader from drawing on the training's random numbers."""
         loader = DataLoader(
             self.train_dataset,
-            batch_sampler=self._run.batches[self._run.progress.step :],
+            batch_sampler=self._run.batches.after(self._run.progress.step),
             collate_fn=self.data_collator,
             generator=torch.Generator(),
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm.lora.request import LoRARequest
 
-from adapters_store.errors import AdapterError
+from adapters_store.errors import AdapterCorrupt, AdapterError, AdapterMissing
 from inference import adapter_metrics as metrics
 
 #: A read takes tens of milliseconds; asking costs the engine's loop less than one.
@@ -19,6 +19,11 @@ class NotLoaded(AdapterError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the copy on disk is not, or no more, what it was when it was fetched."""
+        return self.code in (AdapterCorrupt.code, AdapterMissing.code)
 
 
 class Prefetcher:

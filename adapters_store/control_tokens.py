@@ -44,18 +44,23 @@ class Guard:
         self, tokenizer: "PreTrainedTokenizerBase", pattern: re.Pattern[str], contents: list[str]
     ) -> None:
         self._tokenizer, self._pattern = tokenizer, pattern
-        quoted = sorted({found for content in contents for found in pattern.findall(content)})
-        # A mark is plain text that occurs in no content: between two private characters that none of them has.
-        together = "".join(contents) if quoted else ""
-        salt = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in together)
-        self._marks = {token: f"{salt}{index}{salt}" for index, token in enumerate(quoted)}
+        self._quoted = sorted({found for content in contents for found in pattern.findall(content)})
+        # A mark is plain text that occurs in no content, whatever stands beside it: a number between two private
+        # characters, one that opens and one that closes, that no content has.
+        together = set("".join(contents)) if self._quoted else set()
+        private = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in together)
+        self._open, self._close = next(private), next(private)
+        self._mark = re.compile(f"{self._open}([0-9]+){self._close}")
+        self._number = {token: number for number, token in enumerate(self._quoted)}
 
     def __bool__(self) -> bool:
-        return bool(self._marks)
+        return bool(self._quoted)
 
     def hide(self, content: str) -> str:
         """The content as the template is to see it: a mark in the place of every quoted control token."""
-        return self._pattern.sub(lambda match: self._marks[match.group()], content)
+        return self._pattern.sub(
+            lambda match: f"{self._open}{self._number[match.group()]}{self._close}", content
+        )
 
     def ids(self, rendered: str) -> list[int]:
         """The ids of what the template made of hidden contents; what they quoted becomes plain text again."""
@@ -75,6 +80,4 @@ class Guard:
         return ids
 
     def _show(self, text: str) -> str:
-        for token, mark in self._marks.items():
-            text = text.replace(mark, token)
-        return text
+        return self._mark.sub(lambda match: self._quoted[int(match[1])], text)

@@ -1,5 +1,6 @@
 """Supervised fine-tuning: TRL's SFTTrainer over PEFT, with our masks, our batches and our checkpoints."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from trl import SFTConfig, SFTTrainer
 from training_jobs.attach.prompt_mask import IGNORED
 from training_jobs.batches import BatchOrder, collate
 from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
-from training_jobs.errors import Stopped, UserFault
+from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
@@ -149,12 +150,26 @@ class _Run:
     def score_held_out(self) -> float | None:
         if not self.held_out:
             return None
-        return mean_nll(
+        loss = mean_nll(
             self.model,
             self.held_out,
             batch_size=max(4, self.hyperparameters.batch_size),
             pad=self.pad,
             before_batch=self.stop_if_asked,
+        )
+        if math.isfinite(loss):
+            return loss
+        if self.progress.step:
+            raise self.diverged("validation")
+        raise OurFault(
+            "base_unfit", "The base model gives no number as its loss on the held-out conversations."
+        )
+
+    def diverged(self, kind: str) -> UserFault:
+        return UserFault(
+            "training_diverged",
+            f"Training diverged at step {self.progress.step}: the {kind} loss is no longer a number. "
+            "Choose a lower learning rate.",
         )
 
     def step_done(self, loss: float) -> None:
@@ -164,12 +179,8 @@ class _Run:
         progress.step += 1
         progress.losses.append(loss)
         progress.trained_tokens += sum(example.target_length for example in batch)
-        if loss != loss or loss in (float("inf"), float("-inf")):
-            raise UserFault(
-                "training_diverged",
-                f"Training diverged at step {progress.step}: the loss is no longer a number. "
-                "Choose a lower learning rate.",
-            )
+        if not math.isfinite(loss):
+            raise self.diverged("training")
         self.watcher.step(progress.step, total, loss)
         if self.held_out and progress.step % self.batches.steps_per_epoch == 0 and progress.step < total:
             held_out = self.score_held_out()

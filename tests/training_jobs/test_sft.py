@@ -176,6 +176,23 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
         )
 
 
+def test_a_held_out_loss_that_is_no_number_ends_the_training(tmp_path, monkeypatch):
+    losses = iter([1.0, float("nan")])
+    monkeypatch.setattr("training_jobs.sft.mean_nll", lambda *args, **options: next(losses))
+    watcher = Recorder()
+    with pytest.raises(UserFault, match="step 3: the validation loss") as fault:
+        train(tmp_path, PREFILL[1], watcher)
+    assert fault.value.code == "training_diverged"
+    assert watcher.held_out_losses == []
+
+
+def test_a_base_without_a_loss_is_not_the_users_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr("training_jobs.sft.mean_nll", lambda *args, **options: float("inf"))
+    with pytest.raises(OurFault) as fault:
+        train(tmp_path, PREFILL[1])
+    assert fault.value.code == "base_unfit"
+
+
 @pytest.mark.slow
 def test_the_base_serves_the_next_job_as_if_new(tmp_path):
     base = tiny_model()

@@ -52,30 +52,29 @@ class ServedAdapters:
         # A prefill adapter is needed in memory until its prompt is done, an all-position one until the end.
         release = partial(self._places.give_back, request.lora_name)
         (scope.on_end if name.position == "all" else scope.on_first_byte)(release)
+        if (mending := self._mending.get(request.lora_name)) is not None:
+            await asyncio.shield(mending)
         try:
             await self._prefetcher.ready(request)
         except NotLoaded as error:
             if not error.damaged:
                 raise
-            await self._mend(scope, model, source, name)
+            key = str(name)
+            if key not in self._mending:
+                mending = self._mending[key] = asyncio.ensure_future(self._mend(scope, model, source, name))
+                mending.add_done_callback(
+                    lambda done: (self._mending.pop(key), done.cancelled() or done.exception())
+                )
+            await asyncio.shield(self._mending[key])
         return request
 
     async def _mend(self, scope: RequestScope, model: str, source: AdapterSource, name: ServingName) -> None:
-        """Fetch a damaged copy once more, however many requests came upon it, and have the workers read it.
+        """Fetch a damaged copy once more and have the workers read it, for all requests that came upon it.
 
-        Raises AdapterError: the source is damaged too, or away, or the workers cannot read the new copy either.
+        Nobody else reads the adapter meanwhile. Raises AdapterError: the source is damaged too, or away, or the
+        workers cannot read the new copy either.
         """
-        mending = self._mending.get(str(name))
-        if mending is None:
-            logger.warning("The copy of %s in the disk cache is damaged: fetching it again.", name)
-            mending = asyncio.ensure_future(self._fetch_again(scope, model, source, name))
-            self._mending[str(name)] = mending
-            mending.add_done_callback(lambda _: self._mending.pop(str(name)))
-        await asyncio.shield(mending)
-
-    async def _fetch_again(
-        self, scope: RequestScope, model: str, source: AdapterSource, name: ServingName
-    ) -> None:
+        logger.warning("The copy of %s in the disk cache is damaged: fetching it again.", name)
         await self._resolver.forget(name)
         await self._prefetcher.ready(
             await self._resolver.bring_to_disk(scope, self._base_model, model, source, name)

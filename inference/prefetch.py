@@ -36,6 +36,7 @@ class Prefetcher:
         self._engine = engine_client
         self._remember = remember
         self._ready: OrderedDict[str, None] = OrderedDict()
+        self._reading: dict[str, asyncio.Future[None]] = {}
 
     async def ready(self, request: LoRARequest) -> None:
         """Return when every worker has read the adapter; raises NotLoaded with what is wrong."""
@@ -44,7 +45,7 @@ class Prefetcher:
         else:
             metrics.LOOKUPS.labels("memory", "miss").inc()
             with metrics.LOAD_SECONDS.labels("memory").time():
-                await self._read(request)
+                await asyncio.shield(self._shared_read(request))
         self._ready[request.lora_name] = None
         self._ready.move_to_end(request.lora_name)
         if len(self._ready) > self._remember:
@@ -52,6 +53,16 @@ class Prefetcher:
 
     def forget(self, name: str) -> None:
         self._ready.pop(name, None)
+
+    def _shared_read(self, request: LoRARequest) -> "asyncio.Future[None]":
+        """One reading for all who wait for an adapter: workers say once that one failed, to whoever asks next."""
+        name = request.lora_name
+        if name not in self._reading:
+            reading = self._reading[name] = asyncio.ensure_future(self._read(request))
+            reading.add_done_callback(
+                lambda done: (self._reading.pop(name), done.cancelled() or done.exception())
+            )
+        return self._reading[name]
 
     async def _read(self, request: LoRARequest) -> None:
         while True:

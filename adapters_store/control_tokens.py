@@ -6,7 +6,7 @@ by this one rule, so a prompt has the same tokens, and the same length, on both 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,13 +18,14 @@ class ControlTokens:
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._tokenizer = tokenizer
-        tokens = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-        longest_first = sorted(tokens, key=len, reverse=True)
+        self._ids = {
+            token.content: ident for ident, token in tokenizer.added_tokens_decoder.items() if token.special
+        }
+        longest_first = sorted(self._ids, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        self._any = bool(tokens)
 
     def __bool__(self) -> bool:
-        return self._any
+        return bool(self._ids)
 
     def search(self, text: str, start: int = 0) -> re.Match[str] | None:
         return self._pattern.search(text, start)
@@ -34,16 +35,20 @@ class ControlTokens:
         return max((match.start() for match in self._pattern.finditer(text)), default=0)
 
     def guard(self, contents: Iterable[str]) -> "Guard":
-        return Guard(self._tokenizer, self._pattern, list(contents))
+        return Guard(self._tokenizer, self._ids, self._pattern, list(contents))
 
 
 class Guard:
     """The way around the template for what some contents quote; false if they quote no control token."""
 
     def __init__(
-        self, tokenizer: "PreTrainedTokenizerBase", pattern: re.Pattern[str], contents: list[str]
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        control_ids: Mapping[str, int],
+        pattern: re.Pattern[str],
+        contents: list[str],
     ) -> None:
-        self._tokenizer, self._pattern = tokenizer, pattern
+        self._tokenizer, self._control_ids, self._pattern = tokenizer, control_ids, pattern
         self._quoted = sorted({found for content in contents for found in pattern.findall(content)})
         # A mark is plain text that occurs in no content, whatever stands beside it: a number between two private
         # characters, one that opens and one that closes, that no content has.
@@ -75,7 +80,7 @@ class Guard:
                     "input_ids"
                 ]
             if match:
-                ids.append(self._tokenizer.convert_tokens_to_ids(match.group()))
+                ids.append(self._control_ids[match.group()])
                 start = match.end()
         return ids
 

@@ -21,7 +21,7 @@ from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopp
 from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
 from training_jobs.messages import Claim, Complete, Fail, JobSpec, Release, Report
-from training_jobs.sft import Pace, Trained, sft_train
+from training_jobs.sft import Pace, SupervisedRun, Trained
 from training_jobs.transfer import Storage
 
 log = logging.getLogger(__name__)
@@ -30,51 +30,53 @@ log = logging.getLogger(__name__)
 RELEASE_SECONDS = 10.0
 
 
-def job_run(
-    *,
-    job: str,
-    dispatch_token: str,
-    worker: str,
-    web: WebApp,
-    bases: WarmBase,
-    work_dir: Path,
-    leaving: Flag,
-    pace: Pace,
-) -> str:
-    """Claim and run a job; how it ended, in a word for the log: completed, failed, released,
-    paused, fenced or untold.
+@dataclass(frozen=True)
+class JobRunner:
+    """What a worker has for every job. `leaving` tells that it was asked to stop; `pace` is that of checkpoints."""
 
-    Every way out is told to the web application, but for a job that is no longer this worker's.
-    """
-    try:
-        spec = web.claim(job, dispatch_token=dispatch_token, claim=Claim(worker=worker))
-    except Fenced:
-        return "fenced"
-    storage, calls = Storage(), web.of_job(spec)
-    lease = Lease(calls, storage, leaving)
-    lease.start()
-    try:
-        with tempfile.TemporaryDirectory(prefix=f"{spec.job}-{spec.epoch}-", dir=work_dir) as scratch:
-            return _Job(spec, calls, lease, storage, bases, Path(scratch), pace).end()
-    except Fenced:
-        return "fenced"
-    except PassingFault as fault:
-        log.warning("nobody could be told: %s", fault)  # the lease lapses, and the job goes on elsewhere
-        return "untold"
-    finally:
-        lease.close()
-        storage.close()
+    worker: str
+    web: WebApp
+    bases: WarmBase
+    work_dir: Path
+    leaving: Flag
+    pace: Pace
+
+    def run(self, job: str, *, dispatch_token: str) -> str:
+        """Claim and run a job; how it ended, in a word for the log.
+
+        The word is completed, failed, released, paused, fenced or untold. Every way out is told to the web
+        application, but for a job that is no longer this worker's.
+        """
+        try:
+            spec = self.web.claim(job, dispatch_token=dispatch_token, claim=Claim(worker=self.worker))
+        except Fenced:
+            return "fenced"
+        storage, calls = Storage(), self.web.of_job(spec)
+        lease = Lease(calls, storage, self.leaving)
+        lease.start()
+        try:
+            with tempfile.TemporaryDirectory(
+                prefix=f"{spec.job}-{spec.epoch}-", dir=self.work_dir
+            ) as scratch:
+                return _Job(self, spec, calls, lease, storage, Path(scratch)).end()
+        except Fenced:
+            return "fenced"
+        except PassingFault as fault:
+            log.warning("nobody could be told: %s", fault)  # the lease lapses, and the job goes on elsewhere
+            return "untold"
+        finally:
+            lease.close()
+            storage.close()
 
 
 @dataclass
 class _Job:
+    runner: JobRunner
     spec: JobSpec
     calls: JobCalls
     lease: Lease
     storage: Storage
-    bases: WarmBase
     scratch: Path
-    pace: Pace
 
     def end(self) -> str:
         """Run it and say how it ended. Raises Fenced."""
@@ -90,7 +92,7 @@ class _Job:
             raise
         except Exception as error:
             log.exception("job failed by an unexpected error")
-            self.bases.forget()
+            self.runner.bases.forget()
             return self._fail(_unexpected(error))
 
     def _release(self) -> str:
@@ -126,7 +128,7 @@ class _Job:
         if self.spec.checkpoint is not None:
             checkpoint = self.storage.download(self.spec.checkpoint, self.scratch / "resume.safetensors")
         self._check()
-        base = self.bases.get(self.spec.base)
+        base = self.runner.bases.get(self.spec.base)
         examples = self._examples(base, lines)
         self._check()
         report = self._train(base, examples, checkpoint)
@@ -166,16 +168,15 @@ class _Job:
         except ValueError as error:
             raise UserFault("recipe_unfit", str(error)) from None
         try:
-            trained = sft_train(
-                model,
-                examples,
-                self.spec.hyperparameters,
+            trained = SupervisedRun(
+                model=model,
+                examples=examples,
+                hyperparameters=self.spec.hyperparameters,
                 tokenizer=base.tokenizer,
                 watcher=self.lease,
                 folder=self.scratch,
-                checkpoint=checkpoint,
-                pace=self.pace,
-            )
+                pace=self.runner.pace,
+            ).train(checkpoint)
             adapter_save(
                 model,
                 self.scratch / "adapter",

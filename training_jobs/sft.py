@@ -46,11 +46,8 @@ class Watcher(Protocol):
 class Pace:
     """How often to checkpoint: every so many steps, but not sooner than so many seconds after the last."""
 
-    steps: int = 10
-    seconds: float = 10.0
-
-
-PACE = Pace()
+    steps: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -65,50 +62,25 @@ class Trained:
     held_out_after: float | None
 
 
-def sft_train(
-    model: PeftModel,
-    examples: Examples,
-    hyperparameters: Hyperparameters,
-    *,
-    tokenizer: PreTrainedTokenizerBase,
-    watcher: Watcher,
-    folder: Path,
-    checkpoint: Path | None = None,
-    pace: Pace = PACE,
-) -> Trained:
-    """Train the attached adapter in place; `folder` is scratch space, also for checkpoints.
+@dataclass
+class SupervisedRun:
+    """One training of the attached adapter, in place. `folder` is scratch space, also for checkpoints.
 
-    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1). From `checkpoint` on, if there
-    is one, every loss is what it would have been without the interruption. Raises Stopped (after a checkpoint) when
-    the watcher asks for it, UserFault if the loss is no longer a number.
+    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1).
     """
-    run = _Run(model, examples, hyperparameters, tokenizer, watcher, folder, pace)
-    return run.train(checkpoint)
 
+    model: PeftModel
+    examples: Examples
+    hyperparameters: Hyperparameters
+    tokenizer: PreTrainedTokenizerBase
+    watcher: Watcher
+    folder: Path
+    pace: Pace
 
-class _Run:
-    """One training, and the state that its callbacks share."""
-
-    def __init__(
-        self,
-        model: PeftModel,
-        examples: Examples,
-        hyperparameters: Hyperparameters,
-        tokenizer: PreTrainedTokenizerBase,
-        watcher: Watcher,
-        folder: Path,
-        pace: Pace,
-    ) -> None:
-        self.model, self.tokenizer, self.watcher, self.folder, self.pace = (
-            model,
-            tokenizer,
-            watcher,
-            folder,
-            pace,
-        )
-        self.train_examples = examples.train
-        self.held_out = list(islice(examples.held_out, HELD_OUT_MAX))
-        self.hyperparameters = hyperparameters
+    def __post_init__(self) -> None:
+        tokenizer, hyperparameters = self.tokenizer, self.hyperparameters
+        self.train_examples = self.examples.train
+        self.held_out = list(islice(self.examples.held_out, HELD_OUT_MAX))
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         self.batches = BatchOrder(
             len(self.train_examples),
@@ -117,16 +89,20 @@ class _Run:
             seed=hyperparameters.seed,
         )
         self.optimizer = torch.optim.AdamW(
-            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            [parameter for parameter in self.model.parameters() if parameter.requires_grad],
             lr=hyperparameters.learning_rate,
             betas=(0.9, 0.999),
             weight_decay=0.0,
         )
         self.progress = Progress()
-        self.on_gpu = next(model.parameters()).is_cuda
+        self.on_gpu = next(self.model.parameters()).is_cuda
         self.threads = None if self.on_gpu else ThreadChooser()
 
-    def train(self, checkpoint: Path | None) -> Trained:
+    def train(self, checkpoint: Path | None = None) -> Trained:
+        """From `checkpoint` on, if there is one, every loss is what it would have been without the interruption.
+
+        Raises Stopped (after a checkpoint) when the watcher asks for it, UserFault if a loss is no longer a number.
+        """
         trainer = _Trainer(self)  # seeds the random generators, so a checkpoint comes after it
         if checkpoint is not None:
             self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
@@ -211,7 +187,7 @@ class _Run:
 class _Trainer(SFTTrainer):
     """SFTTrainer over the batches that are still to do, scoring targets alone."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: SupervisedRun) -> None:
         self._run = run
         self.step_loss = float("nan")
         super().__init__(
@@ -254,7 +230,7 @@ class _StepDone(TrainerCallback):
         self._then()
 
 
-def _arguments(run: _Run) -> SFTConfig:
+def _arguments(run: SupervisedRun) -> SFTConfig:
     """TRL's defaults are for a GPU and a base that is trained: what differs here is said."""
     return SFTConfig(
         output_dir=str(run.folder),

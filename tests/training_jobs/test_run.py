@@ -13,7 +13,7 @@ from training_jobs import lease
 from training_jobs import messages as m
 from training_jobs.base_models import WarmBase, base_digest_of
 from training_jobs.client import WebApp
-from training_jobs.run import job_run
+from training_jobs.run import JobRunner
 from training_jobs.sft import Pace
 from training_jobs.transfer import Storage
 
@@ -50,9 +50,7 @@ def web(bases, monkeypatch):
 def run(web, bases, tmp_path):
     def run(*, leaving=None, dispatch_token=DISPATCH):
         client = WebApp(web.url, wait=lambda seconds: None)
-        ended = job_run(
-            job=JOB,
-            dispatch_token=dispatch_token,
+        runner = JobRunner(
             worker=WORKER,
             web=client,
             bases=bases[0],
@@ -60,6 +58,7 @@ def run(web, bases, tmp_path):
             leaving=leaving or threading.Event(),
             pace=Pace(steps=2, seconds=0),
         )
+        ended = runner.run(JOB, dispatch_token=dispatch_token)
         client.close()
         assert list(tmp_path.iterdir()) == []
         return ended

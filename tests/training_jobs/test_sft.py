@@ -19,7 +19,7 @@ from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
-from training_jobs.sft import Pace, Trained, sft_train
+from training_jobs.sft import Pace, SupervisedRun, Trained
 
 HYPERPARAMETERS = Hyperparameters(n_epochs=2, batch_size=4, learning_rate=1e-2, seed=7)
 
@@ -58,14 +58,21 @@ def examples(count: int = 10) -> Examples:
     return made
 
 
-def train(tmp_path, recipe, watcher=None, **options) -> tuple[Trained, dict[str, torch.Tensor]]:
-    model = adapter_attach(tiny_model(), recipe, seed=1)
-    watcher = watcher or Recorder()
-    options = {"pace": Pace(steps=3, seconds=0), "folder": tmp_path, **options}
-    trained = sft_train(
-        model, examples(), HYPERPARAMETERS, tokenizer=tiny_tokenizer(), watcher=watcher, **options
+def run_of(model, tmp_path, watcher=None, **options) -> SupervisedRun:
+    options = {"examples": examples(), "pace": Pace(steps=3, seconds=0), **options}
+    return SupervisedRun(
+        model=model,
+        hyperparameters=HYPERPARAMETERS,
+        tokenizer=tiny_tokenizer(),
+        watcher=watcher or Recorder(),
+        folder=tmp_path,
+        **options,
     )
-    return trained, tensors_get(model)
+
+
+def train(tmp_path, recipe, watcher=None, checkpoint=None) -> tuple[Trained, dict[str, torch.Tensor]]:
+    model = adapter_attach(tiny_model(), recipe, seed=1)
+    return run_of(model, tmp_path, watcher).train(checkpoint), tensors_get(model)
 
 
 @pytest.mark.parametrize("recipe", [*PREFILL, RECIPES[1]], ids=name)
@@ -166,14 +173,7 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
     with torch.no_grad():
         next(p for p in model.parameters() if p.requires_grad).fill_(float("nan"))
     with pytest.raises(UserFault, match="lower learning rate"):
-        sft_train(
-            model,
-            Examples(train=examples().train),
-            HYPERPARAMETERS,
-            tokenizer=tiny_tokenizer(),
-            watcher=Recorder(),
-            folder=tmp_path,
-        )
+        run_of(model, tmp_path, examples=Examples(train=examples().train)).train()
 
 
 def test_a_held_out_loss_that_is_no_number_ends_the_training(tmp_path, monkeypatch):
@@ -198,14 +198,7 @@ def test_the_base_serves_the_next_job_as_if_new(tmp_path):
     base = tiny_model()
     for recipe in (PREFILL[0], PREFILL[1]):
         model = adapter_attach(base, recipe, seed=1)
-        trained = sft_train(
-            model,
-            examples(),
-            HYPERPARAMETERS,
-            tokenizer=tiny_tokenizer(),
-            watcher=Recorder(),
-            folder=tmp_path,
-        )
+        trained = run_of(model, tmp_path).train()
         assert adapter_detach(model) is base
     assert trained.losses == train(tmp_path, PREFILL[1])[0].losses
     assert "forward" not in base.__dict__

@@ -1,5 +1,6 @@
 """A bounded folder of adapters on local disk, least recently used first out, never one that is in use."""
 
+import os
 import shutil
 import threading
 import weakref
@@ -62,6 +63,7 @@ class AdapterCache:
             partial.mkdir(parents=True)
             try:
                 fetch(partial)
+                _to_disk(partial)  # or a power cut leaves a whole name over half of its bytes, for good
                 with self._lock:
                     self._make_room(size := _bytes_in(partial))
                     self.path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -112,6 +114,16 @@ class AdapterCache:
             raise CacheFull(
                 "Every adapter in the disk cache is in use. Retry shortly, or give the cache more bytes."
             )
+
+
+def _to_disk(folder: Path) -> None:
+    """Returns when the folder's files, and their names in it, would survive a power cut."""
+    for path in [*folder.iterdir(), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _bytes_in(folder: Path) -> int:

@@ -70,19 +70,19 @@ class ObjectStore:
     def put(self, key: str, data: bytes) -> None:
         """Store bytes in one PUT (never multipart: content-addressed objects have one writer's bytes or none)."""
         checksum = base64.b64encode(hashlib.sha256(data).digest()).decode()
-        with _faults(key):
+        with _faults():
             self._client.put_object(Bucket=self.bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
     def put_file(self, key: str, file: IO[bytes], sha256: str, size: int) -> None:
         """Store a seekable file of `size` bytes whose sha256 (hex) the caller has computed."""
-        with _faults(key):
+        with _faults():
             self._client.put_object(
                 Bucket=self.bucket, Key=key, Body=file, ContentLength=size, ChecksumSHA256=_base64(sha256)
             )
 
     def get(self, key: str, max_bytes: int) -> bytes:
         """The whole object; raises AdapterCorrupt if it is larger than `max_bytes`."""
-        with _faults(key):
+        with _faults():
             body = self._client.get_object(Bucket=self.bucket, Key=key)["Body"]
             data: bytes = body.read(max_bytes + 1)
             body.close()
@@ -92,7 +92,7 @@ class ObjectStore:
 
     def stream(self, key: str) -> Iterator[bytes]:
         """The object in chunks of 1 MiB."""
-        with _faults(key):
+        with _faults():
             yield from self._client.get_object(Bucket=self.bucket, Key=key)["Body"].iter_chunks(_CHUNK)
 
     def get_to_file(self, key: str, path: Path, *, sha256: str, size: int) -> None:
@@ -112,14 +112,14 @@ class ObjectStore:
     def size(self, key: str) -> int | None:
         """Bytes stored under `key`, or None if there is no such object."""
         try:
-            with _faults(key):
+            with _faults():
                 return int(self._client.head_object(Bucket=self.bucket, Key=key)["ContentLength"])
         except AdapterMissing:
             return None
 
     def delete(self, key: str) -> None:
         """Remove the object; it is no error if it is not there."""
-        with _faults(key):
+        with _faults():
             self._client.delete_object(Bucket=self.bucket, Key=key)
 
     def presign_put(self, key: str, *, sha256: str, size: int, seconds: int) -> tuple[str, dict[str, str]]:
@@ -144,7 +144,7 @@ def _base64(sha256: str) -> str:
 
 
 @contextmanager
-def _faults(key: str) -> Iterator[None]:
+def _faults() -> Iterator[None]:
     try:
         yield
     except ClientError as error:

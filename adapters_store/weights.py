@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,29 +25,7 @@ from adapters_store.manifest import (
 )
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import CONVENTION
-
-_LAYER = r"base_model\.model\.(?:model\.)?layers\.(?P<layer>\d{1,4})\."
-_NAMES: dict[Method, re.Pattern[str]] = {
-    "lora": re.compile(_LAYER + r"(?P<site>[a-z_]+(?:\.[a-z_]+){0,2})\.lora_(?P<part>A|B)\.weight"),
-    "direft": re.compile(_LAYER + r"direft_(?P<part>A\.weight|A\.bias|B\.weight)"),
-    "loreft": re.compile(_LAYER + r"loreft_(?P<part>R\.weight|W\.weight|W\.bias)"),
-}
-_PARTS: dict[Method, set[str]] = {
-    "lora": {"A", "B"},
-    "direft": {"A.weight", "A.bias", "B.weight"},
-    "loreft": {"R.weight", "W.weight", "W.bias"},
-}
-#: Which axis of each part has the rank; the others are widths of the base model.
-_RANK_AXIS = {
-    "A": 0,
-    "B": 1,
-    "A.weight": 0,
-    "A.bias": 0,
-    "B.weight": 1,
-    "R.weight": 0,
-    "W.weight": 0,
-    "W.bias": 0,
-}
+from adapters_store.sites import sites_of
 
 
 def file_sha256(path: Path) -> str:
@@ -91,7 +68,7 @@ def adapter_write(
         },
         training=dict(training),
     )
-    check_shapes(manifest)
+    sites_of(manifest)
     (folder / MANIFEST_FILE).write_bytes(manifest_dump(manifest))
     return manifest
 
@@ -107,7 +84,7 @@ def adapter_read(
     manifest = manifest_read(folder)
     if expected_digest is not None and manifest.digest != expected_digest:
         raise AdapterCorrupt("The adapter's manifest does not have the digest that its name promises.")
-    check_shapes(manifest)
+    sites_of(manifest)
     path = folder / TENSORS_FILE
     _check_file(path, manifest.files[TENSORS_FILE])
     try:
@@ -129,27 +106,6 @@ def manifest_read(folder: Path) -> Manifest:
         return manifest_load(path.read_bytes())
     except FileNotFoundError:
         raise AdapterMissing(f"The adapter's folder has no {MANIFEST_FILE}.") from None
-
-
-def check_shapes(manifest: Manifest) -> None:
-    """Every site has all its parts, named for its method, with ranks that agree and do not exceed the manifest's.
-
-    Raises AdapterCorrupt. Widths are checked against the base model by whoever has one.
-    """
-    sites: dict[str, dict[str, int]] = {}
-    for name, tensor in manifest.tensors.items():
-        match = _NAMES[manifest.method].fullmatch(name)
-        if match is None:
-            raise AdapterCorrupt(f"A {manifest.method} adapter cannot hold a tensor named {name[:120]!r}.")
-        part = match["part"]
-        if len(tensor.shape) != (1 if part.endswith("bias") else 2):
-            raise AdapterCorrupt(f"Tensor {name} has {len(tensor.shape)} dimensions.")
-        sites.setdefault(name[: match.start("part")], {})[part] = tensor.shape[_RANK_AXIS[part]]
-    for site, ranks in sites.items():
-        if set(ranks) != _PARTS[manifest.method]:
-            raise AdapterCorrupt(f"{site}… lacks one of its parts {sorted(_PARTS[manifest.method])}.")
-        if len(set(ranks.values())) != 1 or max(ranks.values()) > manifest.rank:
-            raise AdapterCorrupt(f"{site}… has ranks {sorted(set(ranks.values()))}, not {manifest.rank}.")
 
 
 def _file_ref(path: Path) -> FileRef:

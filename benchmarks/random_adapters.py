@@ -4,58 +4,79 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters_store.manifest import BaseRef
-from adapters_store.names import Method
+from adapters_store.manifest import BaseRef, Manifest
+from adapters_store.names import Method, Position
 from adapters_store.preft.config import DEFAULT_ALPHA, PROJECTIONS, scale_of
 from adapters_store.weights import adapter_write
 from inference.adapter_checks import ServedBase
 
+#: adapter_config.json's peft_type: only an all-position LoRA is something that stock PEFT may load.
+_PEFT_TYPE = {"lora": "PREFT_LORA", "direft": "DIREFT", "loreft": "LOREFT"}
 
-def random_adapter(folder: Path, *, base: ServedBase, method: Method, rank: int, seed: int) -> str:
-    """Write a prefill-only adapter and return its serving name.
 
-    A lora's adapter_config.json is PEFT's own, so that stock vLLM takes the same folder as an all-position LoRA.
+def random_adapter(
+    folder: Path,
+    *,
+    base: ServedBase,
+    method: Method,
+    rank: int,
+    seed: int,
+    position: Position = "prefill",
+    modules: tuple[str, ...] = PROJECTIONS,
+) -> Manifest:
+    """Write an adapter to `folder`; `modules` are what a lora adapts.
+
+    A lora's adapter_config.json has PEFT's fields, so that stock vLLM takes the same folder as an all-position LoRA.
     """
     rng = np.random.default_rng(seed)
-    tensors = _lora(rng, base, rank) if method == "lora" else _direft(rng, base, rank)
-    manifest = adapter_write(
+    tensors: dict[str, np.ndarray] = {}
+    for layer in range(base.layers):
+        at = f"base_model.model.model.layers.{layer}"
+        if method == "lora":
+            for module in modules:
+                tensors |= _lora(rng, f"{at}.{module}", rank, *base.widths[module])
+        elif method == "direft":
+            tensors |= _direft(rng, at, rank, base.hidden)
+        else:
+            tensors |= _loreft(rng, at, rank, base.hidden)
+    plain = method == "lora" and position == "all"
+    config: dict[str, object] = {"peft_type": "LORA" if plain else _PEFT_TYPE[method], "r": rank}
+    if method == "lora":
+        names = [module.rpartition(".")[2] for module in modules]
+        config |= {"lora_alpha": DEFAULT_ALPHA, "target_modules": names}
+    return adapter_write(
         folder,
         tensors=tensors,
-        config=_peft_config(rank) if method == "lora" else {"peft_type": "DIREFT"},
+        config=config,
         base=BaseRef(digest=base.digest, name=base.name),
         method=method,
-        position="prefill",
+        position=position,
         rank=rank,
         scale=scale_of(method, rank),
         training={},
     )
-    return manifest.name
 
 
-def _peft_config(rank: int) -> dict[str, object]:
+def _lora(
+    rng: np.random.Generator, at: str, rank: int, width_in: int, width_out: int
+) -> dict[str, np.ndarray]:
     return {
-        "peft_type": "LORA",
-        "r": rank,
-        "lora_alpha": DEFAULT_ALPHA,
-        "target_modules": [site.rpartition(".")[2] for site in PROJECTIONS],
+        f"{at}.lora_A.weight": rng.normal(0, width_in**-0.5, (rank, width_in)),
+        f"{at}.lora_B.weight": rng.normal(0, 0.02, (width_out, rank)),
     }
 
 
-def _lora(rng: np.random.Generator, base: ServedBase, rank: int) -> dict[str, np.ndarray]:
-    tensors = {}
-    for layer in range(base.layers):
-        for site, (width_in, width_out) in base.widths.items():
-            name = f"base_model.model.model.layers.{layer}.{site}.lora_"
-            tensors[f"{name}A.weight"] = rng.normal(0, width_in**-0.5, (rank, width_in))
-            tensors[f"{name}B.weight"] = rng.normal(0, 0.02, (width_out, rank))
-    return tensors
+def _direft(rng: np.random.Generator, at: str, rank: int, width: int) -> dict[str, np.ndarray]:
+    return {
+        f"{at}.direft_A.weight": rng.normal(0, width**-0.5, (rank, width)),
+        f"{at}.direft_A.bias": rng.normal(0, 2, rank),
+        f"{at}.direft_B.weight": rng.normal(0, 0.1, (width, rank)),
+    }
 
 
-def _direft(rng: np.random.Generator, base: ServedBase, rank: int) -> dict[str, np.ndarray]:
-    tensors = {}
-    for layer in range(base.layers):
-        name = f"base_model.model.model.layers.{layer}.direft_"
-        tensors[f"{name}A.weight"] = rng.normal(0, base.hidden**-0.5, (rank, base.hidden))
-        tensors[f"{name}A.bias"] = rng.normal(0, 2, rank)
-        tensors[f"{name}B.weight"] = rng.normal(0, 0.1, (base.hidden, rank))
-    return tensors
+def _loreft(rng: np.random.Generator, at: str, rank: int, width: int) -> dict[str, np.ndarray]:
+    return {
+        f"{at}.loreft_R.weight": np.linalg.qr(rng.normal(size=(width, rank)))[0].T,
+        f"{at}.loreft_W.weight": rng.normal(0, width**-0.5, (rank, width)),
+        f"{at}.loreft_W.bias": rng.normal(0, 2, rank),
+    }

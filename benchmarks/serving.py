@@ -166,7 +166,7 @@ def _adapters(
     for seed in range(arguments.adapters):
         path = folder / f"{method}-{seed}"
         made.append(
-            (random_adapter(path, base=base, method=method, rank=arguments.rank, seed=seed), str(path))
+            (random_adapter(path, base=base, method=method, rank=arguments.rank, seed=seed).name, str(path))
         )
     return made
 

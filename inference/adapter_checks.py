@@ -1,7 +1,6 @@
 """May this engine serve this adapter? Asked of the manifest alone, before any weights are fetched."""
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 from adapters_store.base import base_digest
 from adapters_store.errors import AdapterCorrupt, AdapterUnsupported, WrongBase
 from adapters_store.manifest import Manifest
-from adapters_store.weights import check_shapes
-
-_LAYER = re.compile(r"base_model\.model\.(?:model\.)?layers\.(\d+)\.(.+)")
+from adapters_store.sites import Site, sites_of
 
 
 class RankTooHigh(AdapterUnsupported):
@@ -84,27 +81,16 @@ def check_servable(manifest: Manifest, base: ServedBase) -> None:
         raise RankTooHigh(
             f"The adapter has rank {manifest.rank}; this engine serves ranks up to {base.max_rank}."
         )
-    check_shapes(manifest)
-    for name, tensor in manifest.tensors.items():
-        if not _fits(name, tensor.shape, base):
-            raise AdapterCorrupt(
-                f"adapter_model.safetensors: {name[:120]} with shape {list(tensor.shape)} "
-                f"does not fit {base.name}."
-            )
+    for site in sites_of(manifest):
+        if not _fits(site, base):
+            shapes = ", ".join(str(list(manifest.tensors[name].shape)) for name in site.names.values())
+            raise AdapterCorrupt(f"adapter_model.safetensors: {site} with {shapes} does not fit {base.name}.")
 
 
-def _fits(name: str, shape: tuple[int, ...], base: ServedBase) -> bool:
-    """Whether the axis that is not the rank has the base's width (check_shapes has seen to the ranks)."""
-    match = _LAYER.fullmatch(name)
-    if match is None or int(match[1]) >= base.layers:
+def _fits(site: Site, base: ServedBase) -> bool:
+    """Whether the base has this layer and module, and they are as wide as the site (sites_of has seen to the ranks)."""
+    if site.layer >= base.layers:
         return False
-    part = match[2]
-    if part.endswith(".bias"):
-        return True
-    site, is_lora, which = part.partition(".lora_")
-    if not is_lora:
-        return shape[0 if part == "direft_B.weight" else 1] == base.hidden
-    if site not in base.widths:
-        return False
-    width_in, width_out = base.widths[site]
-    return shape[1] == width_in if which == "A.weight" else shape[0] == width_out
+    if site.module:
+        return base.widths.get(site.module) == (site.widths["A"], site.widths["B"])
+    return set(site.widths.values()) == {base.hidden}

@@ -7,6 +7,7 @@ import numpy as np
 from adapters_store.errors import AdapterCorrupt
 from adapters_store.manifest import MANIFEST_FILE, Manifest
 from adapters_store.names import parse_name
+from adapters_store.sites import Site, sites_of
 from adapters_store.weights import adapter_read
 from inference.residual import SITE
 
@@ -28,37 +29,31 @@ def vllm_matrices(folder: Path, name: str) -> tuple[Manifest, Matrices]:
     methods the site is SITE and A has one more column, the bias. Raises AdapterMissing or AdapterCorrupt.
     """
     manifest, tensors = adapter_read(folder, expected_digest=parse_name(name).digest)
-    if manifest.method == "lora":
-        return manifest, _lora(tensors, manifest.scale)
-    layers = sorted({key.rpartition(f".{manifest.method}_")[0] for key in tensors})
     matrices: Matrices = {}
-    for layer in layers:
-        a, bias, b = _DELTA[manifest.method](tensors, layer)
-        matrices[f"{layer}.{SITE}.lora_A.weight"] = np.concatenate([a, bias[:, None]], axis=1)
-        matrices[f"{layer}.{SITE}.lora_B.weight"] = np.ascontiguousarray(b) * np.float32(manifest.scale)
+    for site in sites_of(manifest):
+        parts = {part: tensors[name] for part, name in site.names.items()}
+        a, b = _CONVERT[manifest.method](site, parts)
+        at = f"{site.at}.{site.module or SITE}"
+        matrices[f"{at}.lora_A.weight"] = a
+        matrices[f"{at}.lora_B.weight"] = np.ascontiguousarray(b) * np.float32(manifest.scale)
     return manifest, matrices
 
 
-def _lora(tensors: Matrices, scale: float) -> Matrices:
-    factor = np.float32(scale)
-    return {key: value * factor if ".lora_B." in key else value for key, value in tensors.items()}
+def _lora(site: Site, parts: Matrices) -> tuple[np.ndarray, np.ndarray]:
+    return parts["A"], parts["B"]
 
 
-def _direft(tensors: Matrices, layer: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _direft(site: Site, parts: Matrices) -> tuple[np.ndarray, np.ndarray]:
     """h + s·B(A·h + b): A [r, d], b [r], B [d, r]."""
-    return (
-        tensors[f"{layer}.direft_A.weight"],
-        tensors[f"{layer}.direft_A.bias"],
-        tensors[f"{layer}.direft_B.weight"],
-    )
+    return np.concatenate([parts["A.weight"], parts["A.bias"][:, None]], axis=1), parts["B.weight"]
 
 
-def _loreft(tensors: Matrices, layer: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _loreft(site: Site, parts: Matrices) -> tuple[np.ndarray, np.ndarray]:
     """h + s·Rᵀ(W·h + b - R·h) is DiReFT with A = W - R and B = Rᵀ."""
-    r = tensors[f"{layer}.loreft_R.weight"]
+    r = parts["R.weight"]
     if np.abs(r @ r.T - np.eye(len(r), dtype=np.float32)).max() > ORTHONORMAL_WITHIN:
-        raise AdapterCorrupt(f"{layer}.loreft_R.weight does not have orthonormal rows.")
-    return tensors[f"{layer}.loreft_W.weight"] - r, tensors[f"{layer}.loreft_W.bias"], r.T
+        raise AdapterCorrupt(f"{site.names['R.weight']} does not have orthonormal rows.")
+    return _direft(site, {"A.weight": parts["W.weight"] - r, "A.bias": parts["W.bias"], "B.weight": r.T})
 
 
-_DELTA = {"direft": _direft, "loreft": _loreft}
+_CONVERT = {"lora": _lora, "direft": _direft, "loreft": _loreft}

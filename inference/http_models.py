@@ -5,18 +5,24 @@ every failure into "does not exist". Here a request gets its adapter through thr
 it until it ends, and an adapter that cannot be had fails the request that asked for it, saying why.
 """
 
+import asyncio
+import logging
 from functools import partial
 from typing import Any
 
 from vllm.lora.request import LoRARequest
 
 from adapters_store.errors import AdapterMissing
+from adapters_store.names import ServingName
+from inference.adapter_sources import AdapterSource
 from inference.compat_removal import remove_adapter
 from inference.memory_places import MemoryPlaces
-from inference.prefetch import Prefetcher
+from inference.prefetch import NotLoaded, Prefetcher
 from inference.request_scope import RequestScope, current_scope
-from inference.resolver import AdapterResolver, registered_resolver
+from inference.resolver import AdapterResolver
 from inference.settings import adapter_settings
+
+logger = logging.getLogger("vllm.attune")
 
 
 class ServedAdapters:
@@ -26,12 +32,11 @@ class ServedAdapters:
         self._engine = engine_client
         lora = engine_client.vllm_config.lora_config
         self._base_model: str = engine_client.model_config.model
-        self._resolver: AdapterResolver = registered_resolver()
-        self._resolver.max_rank = lora.max_lora_rank
-        self._places = MemoryPlaces(
-            slots=lora.max_cpu_loras, wait_seconds=adapter_settings().adapter_wait_seconds
-        )
+        settings = adapter_settings()
+        self._resolver = AdapterResolver(settings, max_rank=lora.max_lora_rank)
+        self._places = MemoryPlaces(slots=lora.max_cpu_loras, wait_seconds=settings.adapter_wait_seconds)
         self._prefetcher = Prefetcher(engine_client, remember=lora.max_cpu_loras)
+        self._mending: dict[str, asyncio.Future[None]] = {}
 
     async def hold(self, scope: RequestScope, model: str) -> LoRARequest:
         """The adapter that `model` names, verified, on disk until `scope` closes and read by the workers.
@@ -47,8 +52,33 @@ class ServedAdapters:
         # A prefill adapter is needed in memory until its prompt is done, an all-position one until the end.
         release = partial(self._places.give_back, request.lora_name)
         (scope.on_end if name.position == "all" else scope.on_first_byte)(release)
-        await self._prefetcher.ready(request)
+        if (mending := self._mending.get(request.lora_name)) is not None:
+            await asyncio.shield(mending)
+        try:
+            await self._prefetcher.ready(request)
+        except NotLoaded as error:
+            if not error.damaged:
+                raise
+            key = str(name)
+            if key not in self._mending:
+                mending = self._mending[key] = asyncio.ensure_future(self._mend(scope, model, source, name))
+                mending.add_done_callback(
+                    lambda done: (self._mending.pop(key), done.cancelled() or done.exception())
+                )
+            await asyncio.shield(self._mending[key])
         return request
+
+    async def _mend(self, scope: RequestScope, model: str, source: AdapterSource, name: ServingName) -> None:
+        """Fetch a damaged copy once more and have the workers read it, for all requests that came upon it.
+
+        Nobody else reads the adapter meanwhile. Raises AdapterError: the source is damaged too, or away, or the
+        workers cannot read the new copy either.
+        """
+        logger.warning("The copy of %s in the disk cache is damaged: fetching it again.", name)
+        await self._resolver.forget(name)
+        await self._prefetcher.ready(
+            await self._resolver.bring_to_disk(scope, self._base_model, model, source, name)
+        )
 
     async def delete(self, model: str) -> dict[str, Any]:
         """Forget an adapter in every tier; returns its name and what was removed where."""

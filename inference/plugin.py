@@ -27,10 +27,9 @@ def register() -> None:
     if active():
         return
     try:
-        from inference import compat, compat_chat, compat_http, compat_removal, resolver
+        from inference import compat, compat_chat, compat_http, compat_removal
 
         compat.install()
-        resolver.register()
         compat_removal.install()
         compat_http.install()
         compat_chat.install()

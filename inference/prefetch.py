@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm.lora.request import LoRARequest
 
-from adapters_store.errors import AdapterError
+from adapters_store.errors import AdapterCorrupt, AdapterError, AdapterMissing
 from inference import adapter_metrics as metrics
 
 #: A read takes tens of milliseconds; asking costs the engine's loop less than one.
@@ -20,6 +20,11 @@ class NotLoaded(AdapterError):
         super().__init__(message)
         self.code = code
 
+    @property
+    def damaged(self) -> bool:
+        """Whether the copy on disk is not, or no more, what it was when it was fetched."""
+        return self.code in (AdapterCorrupt.code, AdapterMissing.code)
+
 
 class Prefetcher:
     """`remember` names are taken to be in memory without asking (the engine's least recently used go first, as here).
@@ -31,6 +36,7 @@ class Prefetcher:
         self._engine = engine_client
         self._remember = remember
         self._ready: OrderedDict[str, None] = OrderedDict()
+        self._reading: dict[str, asyncio.Future[None]] = {}
 
     async def ready(self, request: LoRARequest) -> None:
         """Return when every worker has read the adapter; raises NotLoaded with what is wrong."""
@@ -39,7 +45,7 @@ class Prefetcher:
         else:
             metrics.LOOKUPS.labels("memory", "miss").inc()
             with metrics.LOAD_SECONDS.labels("memory").time():
-                await self._read(request)
+                await asyncio.shield(self._shared_read(request))
         self._ready[request.lora_name] = None
         self._ready.move_to_end(request.lora_name)
         if len(self._ready) > self._remember:
@@ -47,6 +53,16 @@ class Prefetcher:
 
     def forget(self, name: str) -> None:
         self._ready.pop(name, None)
+
+    def _shared_read(self, request: LoRARequest) -> "asyncio.Future[None]":
+        """One reading for all who wait for an adapter: workers say once that one failed, to whoever asks next."""
+        name = request.lora_name
+        if name not in self._reading:
+            reading = self._reading[name] = asyncio.ensure_future(self._read(request))
+            reading.add_done_callback(
+                lambda done: (self._reading.pop(name), done.cancelled() or done.exception())
+            )
+        return self._reading[name]
 
     async def _read(self, request: LoRARequest) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""From a model's name to verified adapter files on this machine's disk: vLLM's LoRAResolver, registered by the plugin.
+"""From a model's name to verified adapter files on this machine's disk.
 
 `<tenant>/ap-<digest>` comes from S3, a bare name or a folder's name from ATTUNE_ADAPTER_DIR. Every request comes
 through here (inference.http_models), so what is refused, deleted or evicted is so for the next request, and the files
@@ -7,7 +7,6 @@ of a request in flight are leased until it ends.
 
 import asyncio
 import itertools
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from vllm.lora.request import LoRARequest
-from vllm.lora.resolver import LoRAResolver, LoRAResolverRegistry
 
 from adapters_store.cache import AdapterCache
 from adapters_store.manifest import MANIFEST_FILE
@@ -23,22 +21,21 @@ from adapters_store.names import ServingName
 from inference import adapter_metrics as metrics
 from inference.adapter_checks import ServedBase, model_folder, served_base
 from inference.adapter_sources import AdapterSource, FolderSource, StorageSource
-from inference.request_scope import RequestScope, current_scope
-from inference.settings import AdapterSettings, adapter_settings
+from inference.request_scope import RequestScope
+from inference.settings import AdapterSettings
 
-RESOLVER_NAME = "attune"
 #: More than any engine holds in memory, few enough to cost nothing.
 IDS_KEPT = 100_000
 
 _T = TypeVar("_T")
 
 
-class AdapterResolver(LoRAResolver):
-    """Costs nothing until the first adapter is asked for: vLLM makes one in every process."""
+class AdapterResolver:
+    """The adapters that one engine can serve. `max_rank` is what its buffers are made for."""
 
-    def __init__(self) -> None:
-        #: Larger than any adapter's until the server says what its buffers are made for.
-        self.max_rank = 256
+    def __init__(self, settings: AdapterSettings, *, max_rank: int) -> None:
+        self.disk = DiskTier(settings)
+        self._max_rank = max_rank
         self._ids: OrderedDict[str, int] = OrderedDict()
         self._next_id = itertools.count(1)
         # Apart, so that slow downloads never keep an adapter waiting that is here already.
@@ -46,23 +43,10 @@ class AdapterResolver(LoRAResolver):
         self._downloads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="adapter-download")
         self._downloading: dict[str, asyncio.Future[Path]] = {}
         self._bases: dict[str, ServedBase] = {}
-        self._disk: DiskTier | None = None
-        self._making_disk = threading.Lock()
-
-    async def resolve_lora(self, base_model_name: str, lora_name: str) -> LoRARequest | None:
-        """vLLM's interface: None if there is no such adapter, AdapterError if it is refused.
-
-        The files stay on disk until the current request's scope ends.
-        """
-        located = await self.locate(lora_name)
-        if located is None:
-            return None
-        source, name = located
-        return await self.bring_to_disk(current_scope(), base_model_name, lora_name, source, name)
 
     async def locate(self, model: str) -> tuple[AdapterSource, ServingName] | None:
         """Which source would have the adapter, and its canonical name; no word yet on whether it exists."""
-        return await self._in(self._lookups, lambda: self._disk_tier().locate(model))
+        return await self._in(self._lookups, lambda: self.disk.locate(model))
 
     async def bring_to_disk(
         self, scope: RequestScope, base_model: str, model: str, source: AdapterSource, name: ServingName
@@ -71,21 +55,21 @@ class AdapterResolver(LoRAResolver):
         short digests collide, and the workers refuse an id that they know under another name."""
 
         def acquire() -> Path:
-            return self._disk_tier().acquire(model, source, name, self._base(base_model))
+            return self.disk.acquire(model, source, name, self._base(base_model))
 
         path = await self._acquired(scope, str(name), acquire)
         return LoRARequest(str(name), self._id_of(str(name)), str(path), base_model_name=base_model)
 
     async def forget(self, name: ServingName) -> bool:
-        """Remove a deleted adapter's files; whether they were here."""
-        return await self._in(self._lookups, lambda: self._disk_tier().cache.remove(str(name)))
+        """Remove the files of a deleted or damaged adapter; whether they were here."""
+        return await self._in(self._lookups, lambda: self.disk.cache.remove(str(name)))
 
     async def _acquired(self, scope: RequestScope, name: str, acquire: Callable[[], Path]) -> Path:
         """What `acquire` returns, its lease bound to the scope; requests for a missing adapter share a download."""
-        here = self._disk_tier().has(name)
+        here = self.disk.has(name)
         while not here and (other := self._downloading.get(name)) is not None:
             await asyncio.shield(other)
-            here = self._disk_tier().has(name)
+            here = self.disk.has(name)
         acquiring = asyncio.ensure_future(self._in(self._lookups if here else self._downloads, acquire))
         # If the request is cancelled meanwhile, the lease must still find its way back.
         acquiring.add_done_callback(lambda done: self._lease_to(scope, name, done))
@@ -105,20 +89,14 @@ class AdapterResolver(LoRAResolver):
 
     def _lease_to(self, scope: RequestScope, name: str, done: "asyncio.Future[Path]") -> None:
         if not done.cancelled() and done.exception() is None:
-            scope.on_end(lambda: self._disk_tier().cache.release(name))
+            scope.on_end(lambda: self.disk.cache.release(name))
 
     async def _in(self, threads: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
-    def _disk_tier(self) -> "DiskTier":
-        with self._making_disk:
-            if self._disk is None:
-                self._disk = DiskTier(adapter_settings())
-            return self._disk
-
     def _base(self, model: str) -> ServedBase:
         if model not in self._bases:
-            self._bases[model] = served_base(model_folder(model), max_rank=self.max_rank)
+            self._bases[model] = served_base(model_folder(model), max_rank=self._max_rank)
         return self._bases[model]
 
 
@@ -175,15 +153,3 @@ def _storage(settings: AdapterSettings) -> StorageSource:
             region=settings.s3_region,
         )
     )
-
-
-def registered_resolver() -> AdapterResolver:
-    resolver = LoRAResolverRegistry.get_resolver(RESOLVER_NAME)
-    assert isinstance(resolver, AdapterResolver)
-    return resolver
-
-
-def register() -> None:
-    """Called by the plugin in every process, as often as vLLM likes."""
-    if RESOLVER_NAME not in LoRAResolverRegistry.get_supported_resolvers():
-        LoRAResolverRegistry.register_resolver(RESOLVER_NAME, AdapterResolver())

@@ -6,20 +6,18 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
-from pydantic import DirectoryPath, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import DirectoryPath, Field, SecretStr, field_validator, model_validator
 
-_Settings = TypeVar("_Settings", bound=BaseSettings)
+from adapters_store.settings import Environment, read_settings
+
 _RANKS = (1, 8, 16, 32, 64, 128, 256)
 _S3 = ("s3_endpoint_url", "s3_bucket", "s3_access_key", "s3_secret_key")
 
 
-class AdapterSettings(BaseSettings):
+class AdapterSettings(Environment):
     """Where adapters come from, and how many bytes of them this machine may keep."""
-
-    model_config = SettingsConfigDict(env_prefix="ATTUNE_", env_ignore_empty=True, frozen=True)
 
     #: A folder of adapter folders, each named by its serving name or as one likes; for use without S3.
     adapter_dir: DirectoryPath | None = None
@@ -98,28 +96,9 @@ class EngineSettings(AdapterSettings):
 
 @cache
 def adapter_settings() -> AdapterSettings:
-    return _read(AdapterSettings)
+    return read_settings(AdapterSettings, of="the adapter plugin")
 
 
 @cache
 def engine_settings() -> EngineSettings:
-    return _read(EngineSettings)
-
-
-def _read(kind: type[_Settings]) -> _Settings:
-    """The settings, or an exit with one sentence for each that is wrong; values are never printed."""
-    try:
-        return kind()
-    except ValidationError as error:
-        lines = [_sentence(fault["loc"], fault["msg"]) for fault in error.errors(include_input=False)]
-        raise SystemExit("The inference settings are not right.\n" + "\n".join(lines)) from None
-
-
-def _sentence(where: tuple[int | str, ...], problem: str) -> str:
-    problem = problem.removeprefix("Value error, ")
-    if not where:
-        return f"  - {problem}."
-    name = f"ATTUNE_{str(where[0]).upper()}"
-    if problem == "Field required":
-        return f"  - Set {name}; it has no default."
-    return f"  - {name}: {problem}."
+    return read_settings(EngineSettings, of="the engine")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from local_stack import guard, stack
-from local_stack.home import Home, StackError, default_folder
+from local_stack.home import PARTS, Home, StackError, default_folder
 
 
 def up(home: Home, parts: list[str], *, fast: bool, leash: bool, once: list[str]) -> int:
@@ -76,7 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="local_stack", description=__doc__)
     parser.add_argument("command", choices=["up", "down", "status", "logs"])
     parser.add_argument("--home", type=Path, default=None, help="data folder (ATTUNE_HOME, else .attune)")
-    parser.add_argument("--parts", default="", help=f"comma-separated, of {', '.join(stack.PARTS)}")
+    parser.add_argument("--parts", default="", help=f"comma-separated, of {', '.join(PARTS)}")
     parser.add_argument("--fast", action="store_true", help="for tests: don't wait for the disk at creation")
     parser.add_argument("--leash", action="store_true", help="stop when standard input is closed")
     parser.add_argument("--once", nargs=argparse.REMAINDER, default=[], help="run a command, then stop")
@@ -85,7 +85,7 @@ def main() -> int:
     parts = [part.strip() for part in given.parts.split(",") if part.strip()]
     try:
         if given.command == "up":
-            return up(home, parts or list(stack.PARTS), fast=given.fast, leash=given.leash, once=given.once)
+            return up(home, parts or list(PARTS), fast=given.fast, leash=given.leash, once=given.once)
         if given.command == "down":
             return down(home)
         return status(home) if given.command == "status" else logs(home, parts)

@@ -24,7 +24,6 @@ class Answer:
     adapter_header: str = ""
     pieces: int = 0
     first_token: float | None = None
-    seconds: float = 0.0
 
 
 #: Whose column it is (an end user, or None for the base model) → their answers, in the order of the questions.
@@ -83,7 +82,6 @@ def ask_one(
                 answer.text += choice.delta.content
                 answer.pieces += 1
                 grew()
-    answer.seconds = time.monotonic() - began
 
 
 def ask_whole(client: OpenAI, *, base: str, user: str | None, messages: Messages) -> str:

@@ -1,15 +1,13 @@
 """Which base model the demo runs on: the packaged one, or another that is first entered in the catalogue."""
 
+import json
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from local_stack import stack
 from local_stack.demo_accounts import manage
-
-DEFAULT = "smollm2-135m-instruct"
-_SAID = re.compile(r"(?:Added|Already there:) (\S+) ")
+from local_stack.home import DEMO_MODEL, STORES
 
 
 @dataclass(frozen=True)
@@ -25,12 +23,10 @@ def base_prepare(model: str | None, *, licence: str | None, tell: Callable[[str]
 
     A new one needs the database, so the stores run once before the rest.
     """
-    name = os.environ.get("ATTUNE_BASE_MODEL", DEFAULT)
+    name = os.environ.get("ATTUNE_BASE_MODEL", DEMO_MODEL)
     if model is not None:
         tell(f"Entering {model} in the catalogue of base models. A large one takes a while to download.")
-        with stack.start(parts={*stack.STORES, "migrate"}, on_line=tell) as running:
+        with stack.start(parts={*STORES, "migrate"}, on_line=tell) as running:
             terms = ("--license", licence) if licence else ()
-            said = _SAID.match(manage(running, "base_model_add", model, *terms))
-            assert said, "base_model_add has changed what it says"
-            name = said[1]
+            name = json.loads(manage(running, "base_model_add", model, *terms))["name"]
     return Base(name, {"ATTUNE_BASE_MODEL": name, "ATTUNE_SIGNUP_OPEN": "true"})

@@ -9,8 +9,6 @@ import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
-NAME = "smollm2-135m-instruct"
-
 
 def packaged_gguf() -> Path:
     """Where the wheel put its file, without importing the wheel (that would want llama.cpp)."""

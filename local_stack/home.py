@@ -1,4 +1,4 @@
-"""The data folder of one stack: what is kept between runs, and what says that it is running."""
+"""The data folder of one stack: what is kept between runs, and what says that it is running. And the parts' names."""
 
 import contextlib
 import fcntl
@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
+STORES = ("postgres", "valkey", "s3")
+PARTS = (*STORES, "engine", "web", "dispatcher", "trainer")
+DEMO_MODEL = "smollm2-135m-instruct"
 SECRETS = (
     "postgres", "owner", "web", "valkey", "s3_stack_id", "s3_stack_key", "s3_web_id", "s3_web_key",
     "s3_engine_id", "s3_engine_key", "weed_jwt", "weed_jwt_read", "weed_filer_jwt", "weed_filer_jwt_read",

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_stack import apps, postgres, seaweedfs, valkey
-from local_stack.home import ROOT, Home, StackError
+from local_stack.home import DEMO_MODEL, PARTS, ROOT, Home, StackError
 from local_stack.service import Service
 
-PARTS = ("postgres", "valkey", "s3", "engine", "web", "dispatcher", "trainer")
 STEPS = ("migrate",)  # also run by itself: the stores with their tables, and nothing else
 REPLACED_BY = {
     "postgres": "ATTUNE_DATABASE_URL",
@@ -163,7 +162,7 @@ def base_env(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(cache / "triton"),
         "ATTUNE_HOME": str(home.folder),
         "ATTUNE_MODELS_DIR": str(models if models.exists() else ROOT / ".attune" / "models"),
-        "ATTUNE_BASE_MODEL": "smollm2-135m-instruct",
+        "ATTUNE_BASE_MODEL": DEMO_MODEL,
     }
     fixed = {"ATTUNE_HOME": str(home.folder), "PYTHONPATH": str(ROOT)}
     return {**defaults, **QUIET, **passed, **fixed}

@@ -59,10 +59,9 @@ class Service:
             )
 
 
-def http_ready(url: str, *, headers: Mapping[str, str] | None = None) -> Callable[[], None]:
+def http_ready(url: str) -> Callable[[], None]:
     def probe() -> None:
-        request = urllib.request.Request(url, headers=dict(headers or {}))
-        with urllib.request.urlopen(request, timeout=2) as answer:
+        with urllib.request.urlopen(url, timeout=2) as answer:
             answer.read()
 
     return probe

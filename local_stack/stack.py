@@ -17,10 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from local_stack import processes
-from local_stack.home import ROOT, Home, StackError, default_folder
-
-PARTS = ("postgres", "valkey", "s3", "engine", "web", "dispatcher", "trainer")
-STORES = ("postgres", "valkey", "s3")
+from local_stack.home import PARTS, ROOT, Home, StackError, default_folder
 
 
 class Stack:

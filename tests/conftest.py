@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from local_stack import stack as local_stack
-from local_stack.home import Home
+from local_stack.home import STORES, Home
 from local_stack.plan import plan
-
-STORES = ("postgres", "valkey", "s3")
 
 
 def _point_django_at(home: Path) -> None:

@@ -1,25 +1,57 @@
 """Examples as batches: in what order, and laid out how."""
 
 import random
+from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
+from typing import Self
 
+import numpy as np
 import torch
 
 from training_jobs.attach.prompt_mask import IGNORED
-from training_jobs.data import Example
+from training_jobs.examples import Example
 
 
-def batch_order(examples: int, *, batch_size: int, epochs: int, seed: int) -> list[list[int]]:
-    """Indices of each batch of each epoch; a function of its arguments alone, so that a resumed job sees the same.
+@dataclass(frozen=True)
+class BatchOrder:
+    """Indices of each batch of each epoch; a function of its fields alone, so that a resumed job sees the same.
 
-    Every epoch has every example once; its last batch may be smaller.
+    Every epoch has every example once; its last batch may be smaller. One epoch at a time is in memory.
     """
-    batches = []
-    for epoch in range(epochs):
-        order = list(range(examples))
-        random.Random(f"{seed}/{epoch}").shuffle(order)
-        batches += [order[start : start + batch_size] for start in range(0, examples, batch_size)]
-    return batches
+
+    examples: int
+    batch_size: int
+    epochs: int
+    seed: int
+    first: int = 0
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return ceil(self.examples / self.batch_size)
+
+    def after(self, steps: int) -> Self:
+        """What is left when `steps` batches are done."""
+        return replace(self, first=steps)
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch * self.epochs - self.first
+
+    def __getitem__(self, index: int) -> list[int]:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        epoch, batch = divmod(self.first + index, self.steps_per_epoch)
+        order = _order_of_epoch(self.examples, self.seed, epoch)
+        return list(order[batch * self.batch_size : (batch + 1) * self.batch_size])
+
+
+@lru_cache(maxsize=2)
+def _order_of_epoch(examples: int, seed: int, epoch: int) -> "array[int]":
+    order = array("q", range(examples))
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return order
 
 
 def collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]:
@@ -28,19 +60,17 @@ def collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]
     Padded on the left, so that targets end together and the scored positions are the last few columns: the vocabulary
     projection is a large part of a small model's step. Positions are given, so that padding shifts nothing.
     """
-    longest = max(len(example.tokens) for example in examples)
-    rows: dict[str, list[list[int]]] = {
-        "input_ids": [],
-        "labels": [],
-        "attention_mask": [],
-        "position_ids": [],
+    shape = len(examples), max(len(example.tokens) for example in examples)
+    rows = {
+        "input_ids": np.full(shape, pad, dtype=np.int64),
+        "labels": np.full(shape, IGNORED, dtype=np.int64),
+        "attention_mask": np.zeros(shape, dtype=np.int64),
+        "position_ids": np.zeros(shape, dtype=np.int64),
     }
-    for example in examples:
-        room = longest - len(example.tokens)
-        rows["input_ids"].append([pad] * room + example.tokens)
-        rows["labels"].append(
-            [IGNORED] * (room + example.prompt_length) + example.tokens[example.prompt_length :]
-        )
-        rows["attention_mask"].append([0] * room + [1] * len(example.tokens))
-        rows["position_ids"].append([0] * room + list(range(len(example.tokens))))
-    return {name: torch.tensor(values) for name, values in rows.items()}
+    for row, example in enumerate(examples):
+        start = shape[1] - len(example.tokens)
+        rows["input_ids"][row, start:] = example.tokens
+        rows["labels"][row, start + example.prompt_length :] = example.tokens[example.prompt_length :]
+        rows["attention_mask"][row, start:] = 1
+        rows["position_ids"][row, start:] = np.arange(len(example.tokens))
+    return {name: torch.from_numpy(values) for name, values in rows.items()}

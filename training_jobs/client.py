@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import httpx
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from training_jobs.errors import Fenced, OurFault, PassingFault
 from training_jobs.messages import (
@@ -77,7 +77,7 @@ class WebApp:
         deadline, pause = time.monotonic() + seconds, 0.5
         while True:
             try:
-                return answer.model_validate_json(self._post(path, token, message).content)
+                return _read(answer, self._post(path, token, message))
             except WebAway:
                 if time.monotonic() + pause > deadline:
                     raise
@@ -95,7 +95,7 @@ class JobCalls:
     def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         """Once, no patience: the next one is due soon. Raises WebAway."""
         response = self._web._post(f"{self._path}/heartbeat", self._token, heartbeat)
-        return HeartbeatReply.model_validate_json(response.content)
+        return _read(HeartbeatReply, response)
 
     def upload_slot(self, request: UploadRequest) -> UploadSlot:
         return self._call("uploads", request, UploadSlot)
@@ -116,6 +116,14 @@ class JobCalls:
             return self._web._patiently(patience, f"{self._path}/{verb}", self._token, message, answer)
         except WebAway as error:
             raise PassingFault("web_away", str(error)) from None
+
+
+def _read(answer: type[M], response: httpx.Response) -> M:
+    """Raises WebAway for what is no answer of the web application's: a proxy's page, say."""
+    try:
+        return answer.model_validate_json(response.content)
+    except ValidationError:
+        raise WebAway("The web application's address answered something else.") from None
 
 
 def _why(response: httpx.Response) -> str:

@@ -1,84 +1,36 @@
 """Normalised conversations (JSONL, one `Conversation` a line) as examples: one for each trained assistant turn."""
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from training_jobs.chat_template import ChatEncoder, TemplateRefused, Turn
-from training_jobs.errors import OurFault
+from training_jobs.chat_template import ChatEncoder, TemplateRefused, TooLong
+from training_jobs.errors import OurFault, Stopped, UserFault
+from training_jobs.examples import Examples
+from training_jobs.messages import Conversation
 
-Reason = Literal["no_trained_turn", "no_prompt", "too_long", "refused"]
-
-#: What to say of rows that cannot be trained on.
-REASONS: dict[Reason, str] = {
-    "no_trained_turn": "have no assistant message to learn from",
-    "no_prompt": "start with the assistant, so that message has nothing to answer",
-    "too_long": "are longer than {max_tokens} tokens; split them into shorter conversations",
-    "refused": "have roles in an order that the base model's chat template does not take",
-}
+#: Of all examples of a job together, prompts included: 200 MB in memory. An upload of 100 MB that is one answer a row
+#: makes about 30 million; only long conversations with many trained answers, each with its own prompt, make more.
+MAX_EXAMPLE_TOKENS = 50_000_000
 
 
-class Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-    weight: Literal[0, 1] = 1
-
-
-class Conversation(BaseModel):
-    """One line of the file. Messages other than the assistant's are never trained, whatever their weight."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: str
-    messages: Annotated[list[Message], Field(min_length=1)]
-    split: Literal["train", "validation"] = "train"
-
-
-@dataclass(frozen=True)
-class Example:
-    """One assistant turn. `tokens` is prompt and target; the first `prompt_length` of them are the prompt."""
-
-    row: str
-    tokens: list[int]
-    prompt_length: int
-
-    @property
-    def target_length(self) -> int:
-        return len(self.tokens) - self.prompt_length
-
-
-@dataclass
-class Examples:
-    """What a file gives to train and to judge by, and the rows that were left out, with why."""
-
-    train: list[Example] = field(default_factory=list)
-    held_out: list[Example] = field(default_factory=list)
-    left_out: list[tuple[str, Reason]] = field(default_factory=list)
-
-    def complaints(self, *, max_tokens: int) -> list[str]:
-        """One sentence a reason, with the first rows' ids. Nothing of their content."""
-        sentences = []
-        for reason, count in Counter(reason for _, reason in self.left_out).items():
-            rows = [row for row, why in self.left_out if why == reason]
-            named = ", ".join(rows[:5]) + (", …" if count > 5 else "")
-            why = REASONS[reason].format(max_tokens=max_tokens)
-            sentences.append(f"Left out {count} assistant turns or rows that {why}: {named}.")
-        return sentences
-
-
-def examples_read(lines: Iterable[str | bytes], encoder: ChatEncoder, *, max_tokens: int) -> Examples:
+def examples_read(
+    lines: Iterable[str | bytes],
+    encoder: ChatEncoder,
+    *,
+    max_tokens: int,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Examples:
     """Examples of a normalised file, in its order.
 
     A turn whose prompt and target exceed `max_tokens` is left out whole: a cut target would teach to stop early, a
-    cut prompt is one that serving never sees. Raises OurFault for a line that is not a normalised conversation.
+    cut prompt is one that serving never sees. `should_stop` is asked before every row and every turn. Raises Stopped;
+    UserFault (too_much_data) beyond MAX_EXAMPLE_TOKENS; OurFault for a line that is not a normalised conversation.
     """
     examples = Examples()
     for number, line in enumerate(lines, start=1):
+        if should_stop():
+            raise Stopped
         if not line.strip():
             continue
         try:
@@ -89,30 +41,42 @@ def examples_read(lines: Iterable[str | bytes], encoder: ChatEncoder, *, max_tok
                 "conversations_invalid",
                 f"Line {number} of the prepared file is not a conversation ({kind}). This is our fault: report it.",
             ) from None
-        _add(examples, conversation, encoder, max_tokens=max_tokens)
+        _add(examples, conversation, encoder, max_tokens=max_tokens, should_stop=should_stop)
     return examples
 
 
-def _add(examples: Examples, conversation: Conversation, encoder: ChatEncoder, *, max_tokens: int) -> None:
-    turns = [Turn(message.role, message.content) for message in conversation.messages]
-    trained = [
-        index
-        for index, message in enumerate(conversation.messages)
-        if message.role == "assistant" and message.weight
-    ]
+def _add(
+    examples: Examples,
+    conversation: Conversation,
+    encoder: ChatEncoder,
+    *,
+    max_tokens: int,
+    should_stop: Callable[[], bool],
+) -> None:
+    turns = conversation.messages
+    trained = [index for index, turn in enumerate(turns) if turn.role == "assistant" and turn.weight]
     if not trained:
-        examples.left_out.append((conversation.id, "no_trained_turn"))
-    for index in trained:
+        examples.leave_out(conversation.id, "no_trained_turn")
+    split = examples.train if conversation.split == "train" else examples.held_out
+    for count, index in enumerate(trained):
+        if should_stop():
+            raise Stopped
         if all(turn.role == "system" for turn in turns[:index]):
-            examples.left_out.append((conversation.id, "no_prompt"))
+            examples.leave_out(conversation.id, "no_prompt")
             continue
         try:
-            prompt, target = encoder.prompt(turns[:index]), encoder.target(turns[: index + 1])
+            split.add(*encoder.prompt_and_target(turns[: index + 1], max_tokens=max_tokens))
         except TemplateRefused:
-            examples.left_out.append((conversation.id, "refused"))
-            continue
-        if len(prompt) + len(target) > max_tokens:
-            examples.left_out.append((conversation.id, "too_long"))
-            continue
-        split = examples.train if conversation.split == "train" else examples.held_out
-        split.append(Example(row=conversation.id, tokens=prompt + target, prompt_length=len(prompt)))
+            examples.leave_out(conversation.id, "refused")
+        except TooLong as error:
+            if error.prompt_alone:  # so is every later turn's prompt, which holds this one
+                examples.leave_out(conversation.id, "too_long", turns=len(trained) - count)
+                return
+            examples.leave_out(conversation.id, "too_long")
+        if examples.tokens > MAX_EXAMPLE_TOKENS:
+            raise UserFault(
+                "too_much_data",
+                f"The conversations make examples of more than {MAX_EXAMPLE_TOKENS:,} tokens: every assistant message "
+                "counts with all that comes before it. Upload fewer or shorter conversations, or give the assistant "
+                "messages that need not be learned the weight 0.",
+            )

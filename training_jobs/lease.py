@@ -1,10 +1,12 @@
 """Keeps a claimed job alive: a thread that tells the news every few seconds and listens for a stop."""
 
 import logging
+import math
 import threading
 from pathlib import Path
 from typing import Literal, Protocol
 
+from training_jobs.checkpoint_uploads import CheckpointUploads
 from training_jobs.client import JobCalls, WebAway
 from training_jobs.errors import Fenced, JobFault
 from training_jobs.messages import HEARTBEAT_SECONDS, Checkpoint, Event, Heartbeat
@@ -27,43 +29,42 @@ class Lease:
     """A watcher of training (training_jobs.sft.Watcher) that reports to the web application.
 
     `leaving` tells that the worker was asked to stop. Events, steps and checkpoints may come from any thread; an
-    event is forgotten when a heartbeat with it was answered. Checkpoints are uploaded by a thread of their own, so
-    that a large one never holds up a heartbeat.
+    event is forgotten when a heartbeat with it was answered.
     """
 
     def __init__(self, calls: JobCalls, storage: Storage, leaving: Flag) -> None:
-        self._calls, self._storage, self._leaving = calls, storage, leaving
+        self._calls, self._leaving = calls, leaving
         self._lock = threading.Lock()
         self._events: list[Event] = []
         self._step = self._total = 0
-        self._saved: tuple[int, Path] | None = None
-        self._uploaded: Checkpoint | None = None
         self._ended: Reason | None = None
         self._closed = threading.Event()
-        self._upload_due = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._beats, name="heartbeats", daemon=True),
-            threading.Thread(target=self._uploads, name="checkpoints", daemon=True),
-        ]
+        self._uploads = CheckpointUploads(calls, storage, fenced=self._fence)
+        self._thread = threading.Thread(target=self._beats, name="heartbeats", daemon=True)
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._uploads.start()
+        self._thread.start()
+
+    def finish_uploads(self, *, drop: bool) -> None:
+        """No checkpoint is under way any more. It may take minutes, so heartbeats go on."""
+        self._uploads.finish(drop=drop)
 
     def close(self) -> None:
-        """No more heartbeats, and no upload left behind."""
+        """No more heartbeats, and no upload left behind: the lease has its seconds left, no more."""
+        self._uploads.finish(drop=True)
         self._closed.set()
-        self._upload_due.set()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
 
     # What training says.
 
     def event(
         self, message: str, *, level: Literal["info", "warn", "error"] = "info", **metrics: float
     ) -> None:
+        """JSON has no NaN: a metric that is no number is left out."""
+        told = {name: value for name, value in metrics.items() if math.isfinite(value)}
         with self._lock:
-            self._events.append(Event(level=level, message=message[:500], metrics=metrics or None))
+            self._events.append(Event(level=level, message=message[:500], metrics=told or None))
 
     def step(self, step: int, total: int, loss: float) -> None:
         """An event for each step of a short job, for about 200 of a long one's."""
@@ -75,12 +76,7 @@ class Lease:
         self.event(f"Step {step}: validation loss={loss:.2f}", step=step, valid_loss=loss)
 
     def checkpoint(self, step: int, path: Path) -> None:
-        """Uploaded soon; a newer one replaces one that still waits."""
-        with self._lock:
-            waiting, self._saved = self._saved, (step, path)
-        if waiting is not None:
-            waiting[1].unlink(missing_ok=True)
-        self._upload_due.set()
+        self._uploads.put(step, path)
 
     def should_stop(self) -> bool:
         return self.ended is not None
@@ -96,8 +92,8 @@ class Lease:
 
     @property
     def last_checkpoint(self) -> Checkpoint | None:
-        """The last one that reached storage; after close(), the last one of all."""
-        return self._uploaded
+        """The last one that reached storage; after finish_uploads(), the last one of all."""
+        return self._uploads.last
 
     def tell_the_rest(self) -> None:
         """After close(): heartbeats until all events are told, or one fails."""
@@ -106,10 +102,14 @@ class Lease:
             before = len(self._events)
             self._beat()
 
+    def _fence(self) -> None:
+        self._ended = "fenced"
+
     def _beat(self) -> None:
         """One heartbeat with the news; sets `ended` if the answer says so."""
         with self._lock:
             told = self._events[:_EVENTS_AT_ONCE]
+        checkpoint = self._uploads.last
         try:
             reply = self._calls.heartbeat(
                 Heartbeat(
@@ -117,48 +117,28 @@ class Lease:
                     step=self._step,
                     total_steps=self._total,
                     events=told,
-                    checkpoint=self._uploaded,
+                    checkpoint=checkpoint,
                 )
             )
         except Fenced:
-            self._ended = "fenced"
+            self._fence()
             return
         except WebAway as error:
             log.warning("heartbeat: %s", error)
             return
         except JobFault as error:
+            # Refused for what it says, and it would be again until the lease has lapsed: say less.
             log.warning("heartbeat: %s", error)
-            self._uploaded = None  # the one thing in it that can be wrong
-            return
+            if checkpoint is not None:
+                self._uploads.forget(checkpoint)
+                return
+        else:
+            if reply.stop:
+                self._ended = "paused" if reply.state == "paused" else "fenced"
         with self._lock:
             del self._events[: len(told)]
-        if reply.stop:
-            self._ended = "paused" if reply.state == "paused" else "fenced"
-
-    def _upload(self) -> None:
-        with self._lock:
-            saved, self._saved = self._saved, None
-        if saved is None:
-            return
-        step, path = saved
-        try:
-            stored = self._storage.upload(path, self._calls)
-            self._uploaded = Checkpoint(step=step, **stored.model_dump())
-        except Fenced:
-            self._ended = "fenced"
-        except JobFault as error:
-            log.warning("checkpoint: %s", error)  # training goes on; the next one may get through
-        finally:
-            path.unlink(missing_ok=True)
 
     def _beats(self) -> None:
         while not self._closed.is_set() and self._ended != "fenced":
             self._beat()
             self._closed.wait(HEARTBEAT_SECONDS)
-
-    def _uploads(self) -> None:
-        while not self._closed.is_set():
-            self._upload_due.wait()
-            self._upload_due.clear()
-            self._upload()
-        self._upload()

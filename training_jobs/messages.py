@@ -1,22 +1,24 @@
-"""What webapp and a trainer say to each other over HTTP: frozen, strict, and the only thing both import.
+"""What webapp and a trainer say to each other: frozen, strict, and the only thing both import.
 
 The protocol itself (who may say what in which state) is in ARCHITECTURE.md, "The job protocol".
-All bodies are JSON. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses are nats per token.
+All bodies are JSON, which has no NaN and no infinity. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses
+are nats per token.
 """
 
 import math
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+from adapters_store.manifest import Sha256
+from adapters_store.names import Method, Position
+from adapters_store.preft.config import DEFAULT_ALPHA
 
 TASK = "training_jobs.train"
 PRESENCE_SECONDS = 5
 HEARTBEAT_SECONDS = 5
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Size = Annotated[int, Field(ge=0)]
-Method = Literal["lora", "direft", "loreft"]
-Position = Literal["prefill", "all"]
 JobState = Literal[
     "validating", "queued", "dispatched", "running", "paused", "gating", "succeeded", "failed", "cancelled"
 ]
@@ -31,6 +33,22 @@ class Message(BaseModel):
     """Immutable, and strict about unknown fields, so that two versions never half-understand each other."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Turn(Message):
+    """One message of a conversation. `weight` 0 keeps an assistant's from being trained; others never are."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+    weight: Literal[0, 1] = 1
+
+
+class Conversation(Message):
+    """A line of the normalised file (JSONL) that webapp writes and trainers read. `id` names the upload's row."""
+
+    id: str
+    messages: Annotated[list[Turn], Field(min_length=1)]
+    split: Literal["train", "validation"] = "train"
 
 
 class Object(Message):
@@ -68,7 +86,7 @@ class Recipe(Message):
     method: Method
     position: Position
     rank: Annotated[int, Field(ge=1, le=256)]
-    alpha: Annotated[float, Field(gt=0)] = 32.0
+    alpha: Annotated[float, Field(gt=0)] = DEFAULT_ALPHA
 
 
 class Defaults(NamedTuple):
@@ -110,7 +128,7 @@ class Event(Message):
 
     level: Literal["info", "warn", "error"] = "info"
     message: Annotated[str, Field(max_length=500)]
-    metrics: dict[str, float] | None = None
+    metrics: dict[str, FiniteFloat] | None = None
 
 
 class Claim(Message):
@@ -130,7 +148,6 @@ class JobSpec(Message):
     hyperparameters: Hyperparameters
     conversations: Download
     checkpoint: CheckpointDownload | None = None
-    lease_seconds: int
 
 
 class Heartbeat(Message):
@@ -163,24 +180,22 @@ class UploadSlot(Message):
 
 
 class Report(Message):
-    """What training found. Held-out losses are null when nothing was held out."""
+    """What training found; how it went about it is in the manifest. Held-out losses are null when nothing was."""
 
     train_seconds: float
     steps: int
     trained_tokens: int
     held_out_tokens: int
-    train_loss: float
-    held_out_loss_before: float | None = None
-    held_out_loss_after: float | None = None
-    facts: dict[str, Any] = {}
+    train_loss: FiniteFloat
+    held_out_loss_before: FiniteFloat | None = None
+    held_out_loss_after: FiniteFloat | None = None
 
 
 class Complete(Message):
-    """The adapter's files are uploaded; `manifest` is the whole manifest.json. Idempotent."""
+    """The adapter's files are uploaded, `manifest` (manifest.json, which names the others) among them. Idempotent."""
 
     epoch: int
-    manifest: dict[str, Any]
-    manifest_file: Object
+    manifest: Object
     report: Report
 
 

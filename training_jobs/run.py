@@ -3,6 +3,7 @@
 import logging
 import resource
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 import torch
 
 from adapters_store.errors import AdapterError
-from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE, BaseRef, Manifest
+from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE, BaseRef
 from training_jobs.attach.adapter import adapter_attach, adapter_detach, adapter_save
 from training_jobs.base_models import LoadedBase, WarmBase
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.client import JobCalls, WebApp
-from training_jobs.data import Examples, examples_read
+from training_jobs.data import examples_read
 from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopped, UserFault
+from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
 from training_jobs.messages import Claim, Complete, Fail, JobSpec, Release, Report
-from training_jobs.sft import Pace, Trained, sft_train
+from training_jobs.sft import Pace, SupervisedRun, Trained
 from training_jobs.transfer import Storage
 
 log = logging.getLogger(__name__)
@@ -28,98 +30,96 @@ log = logging.getLogger(__name__)
 RELEASE_SECONDS = 10.0
 
 
-def job_run(
-    *,
-    job: str,
-    dispatch_token: str,
-    worker: str,
-    web: WebApp,
-    bases: WarmBase,
-    work_dir: Path,
-    leaving: Flag,
-    pace: Pace,
-) -> str:
-    """Claim and run a job; how it ended, in a word for the log: completed, failed, released,
-    paused, fenced or untold.
+@dataclass(frozen=True)
+class JobRunner:
+    """What a worker has for every job. `leaving` tells that it was asked to stop; `pace` is that of checkpoints."""
 
-    Every way out is told to the web application, but for a job that is no longer this worker's.
-    """
-    try:
-        spec = web.claim(job, dispatch_token=dispatch_token, claim=Claim(worker=worker))
-    except Fenced:
-        return "fenced"
-    storage, calls = Storage(), web.of_job(spec)
-    lease = Lease(calls, storage, leaving)
-    lease.start()
-    try:
-        with tempfile.TemporaryDirectory(prefix=f"{spec.job}-{spec.epoch}-", dir=work_dir) as scratch:
-            return _ended(_Job(spec, calls, lease, storage, bases, Path(scratch), pace), lease, calls)
-    except Fenced:
-        return "fenced"
-    except PassingFault as fault:
-        log.warning("nobody could be told: %s", fault)  # the lease lapses, and the job goes on elsewhere
-        return "untold"
-    finally:
-        lease.close()
-        storage.close()
+    worker: str
+    web: WebApp
+    bases: WarmBase
+    work_dir: Path
+    leaving: Flag
+    pace: Pace
 
+    def run(self, job: str, *, dispatch_token: str) -> str:
+        """Claim and run a job; how it ended, in a word for the log.
 
-def _ended(job: "_Job", lease: Lease, calls: JobCalls) -> str:
-    """Run it and say how it ended."""
-    try:
-        job.run()
-        return "completed"
-    except Stopped:
-        lease.close()
-        if lease.ended == "fenced":
+        The word is completed, failed, released, paused, fenced or untold. Every way out is told to the web
+        application, but for a job that is no longer this worker's.
+        """
+        try:
+            spec = self.web.claim(job, dispatch_token=dispatch_token, claim=Claim(worker=self.worker))
+        except Fenced:
             return "fenced"
-        lease.tell_the_rest()
-        release = Release(epoch=calls.epoch, checkpoint=lease.last_checkpoint)
-        calls.release(release, patience=RELEASE_SECONDS)
-        return "paused" if lease.ended == "paused" else "released"
-    except JobFault as fault:
-        log.warning("job failed: %s", fault.code)
-        return _fail(lease, calls, fault)
-    except Fenced:
-        raise
-    except Exception as error:
-        log.exception("job failed by an unexpected error")
-        job.bases.forget()
-        return _fail(lease, calls, _unexpected(error))
+        storage, calls = Storage(), self.web.of_job(spec)
+        lease = Lease(calls, storage, self.leaving)
+        lease.start()
+        try:
+            with tempfile.TemporaryDirectory(
+                prefix=f"{spec.job}-{spec.epoch}-", dir=self.work_dir
+            ) as scratch:
+                return _Job(self, spec, calls, lease, storage, Path(scratch)).end()
+        except Fenced:
+            return "fenced"
+        except PassingFault as fault:
+            log.warning("nobody could be told: %s", fault)  # the lease lapses, and the job goes on elsewhere
+            return "untold"
+        finally:
+            lease.close()
+            storage.close()
 
 
-def _fail(lease: Lease, calls: JobCalls, fault: JobFault) -> str:
-    lease.close()
-    if lease.ended == "fenced":
-        return "fenced"
-    lease.tell_the_rest()
-    calls.fail(Fail(epoch=calls.epoch, code=fault.code, message=fault.message[:1000], retry=fault.retry))
-    return "failed"
-
-
-def _unexpected(error: Exception) -> JobFault:
-    """The text of an unknown error may quote data: only its type is told."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return PassingFault(
-            "out_of_memory",
-            "The trainer ran out of memory. Use a smaller batch_size or shorter conversations.",
-        )
-    return PassingFault("trainer_error", f"The trainer had an unexpected fault ({type(error).__name__}).")
-
-
+@dataclass
 class _Job:
-    def __init__(
-        self,
-        spec: JobSpec,
-        calls: JobCalls,
-        lease: Lease,
-        storage: Storage,
-        bases: WarmBase,
-        scratch: Path,
-        pace: Pace,
-    ) -> None:
-        self.spec, self.calls, self.lease, self.storage = spec, calls, lease, storage
-        self.bases, self.scratch, self.pace = bases, scratch, pace
+    runner: JobRunner
+    spec: JobSpec
+    calls: JobCalls
+    lease: Lease
+    storage: Storage
+    scratch: Path
+
+    def end(self) -> str:
+        """Run it and say how it ended. Raises Fenced."""
+        try:
+            self.run()
+            return "completed"
+        except Stopped:
+            return self._release()
+        except JobFault as fault:
+            log.warning("job failed: %s", fault.code)
+            return self._fail(fault)
+        except Fenced:
+            raise
+        except Exception as error:
+            log.exception("job failed by an unexpected error")
+            self.runner.bases.forget()
+            return self._fail(_unexpected(error))
+
+    def _release(self) -> str:
+        self.lease.finish_uploads(drop=False)
+        self._last_words()
+        checkpoint = self.lease.last_checkpoint
+        release = Release(epoch=self.calls.epoch, checkpoint=checkpoint)
+        self.calls.release(release, patience=RELEASE_SECONDS)
+        return "paused" if self.lease.ended == "paused" else "released"
+
+    def _fail(self, fault: JobFault) -> str:
+        self.lease.finish_uploads(drop=True)
+        self._last_words()
+        self.calls.fail(
+            Fail(epoch=self.calls.epoch, code=fault.code, message=fault.message[:1000], retry=fault.retry)
+        )
+        return "failed"
+
+    def _last_words(self) -> None:
+        """All events are told, while the job is in the state in which they are taken. Raises Fenced.
+
+        Heartbeats end here, and the lease with them, unless the job's own end is told within its seconds.
+        """
+        self.lease.close()
+        if self.lease.ended == "fenced":
+            raise Fenced
+        self.lease.tell_the_rest()
 
     def run(self) -> None:
         """Raises JobFault, Stopped or Fenced."""
@@ -128,11 +128,11 @@ class _Job:
         if self.spec.checkpoint is not None:
             checkpoint = self.storage.download(self.spec.checkpoint, self.scratch / "resume.safetensors")
         self._check()
-        base = self.bases.get(self.spec.base)
+        base = self.runner.bases.get(self.spec.base)
         examples = self._examples(base, lines)
         self._check()
-        manifest, report = self._train(base, examples, checkpoint)
-        self._publish(manifest, report)
+        report = self._train(base, examples, checkpoint)
+        self._publish(report)
 
     def _check(self) -> None:
         """Leave if we should, between two parts of the work."""
@@ -142,7 +142,9 @@ class _Job:
     def _examples(self, base: LoadedBase, path: Path) -> Examples:
         try:
             with path.open("rb") as lines:
-                examples = examples_read(lines, base.encoder, max_tokens=base.max_tokens)
+                examples = examples_read(
+                    lines, base.encoder, max_tokens=base.max_tokens, should_stop=self.lease.should_stop
+                )
         except TemplateUnfit as error:
             raise OurFault(
                 "base_unfit", f"{base.ref.name} cannot be trained on conversations: {error}"
@@ -154,54 +156,49 @@ class _Job:
                 "nothing_to_train",
                 "No row has an assistant message to learn from that fits the model. See the events for each reason.",
             )
-        targets = sum(example.target_length for example in examples.train)
         self.lease.event(
-            f"Training on {len(examples.train)} assistant messages ({targets} tokens), "
+            f"Training on {len(examples.train)} assistant messages ({examples.train.target_tokens} tokens), "
             f"judging by {len(examples.held_out)} held-out ones."
         )
         return examples
 
-    def _train(
-        self, base: LoadedBase, examples: Examples, checkpoint: Path | None
-    ) -> tuple[Manifest, Report]:
+    def _train(self, base: LoadedBase, examples: Examples, checkpoint: Path | None) -> Report:
         try:
             model = adapter_attach(base.model, self.spec.recipe, seed=self.spec.hyperparameters.seed)
         except ValueError as error:
             raise UserFault("recipe_unfit", str(error)) from None
         try:
-            trained = sft_train(
-                model,
-                examples,
-                self.spec.hyperparameters,
+            trained = SupervisedRun(
+                model=model,
+                examples=examples,
+                hyperparameters=self.spec.hyperparameters,
                 tokenizer=base.tokenizer,
                 watcher=self.lease,
                 folder=self.scratch,
-                checkpoint=checkpoint,
-                pace=self.pace,
-            )
-            facts = self._facts(base, examples, trained)
-            manifest = adapter_save(
+                pace=self.runner.pace,
+            ).train(checkpoint)
+            adapter_save(
                 model,
                 self.scratch / "adapter",
                 recipe=self.spec.recipe,
                 base=BaseRef(digest=base.ref.digest, name=base.ref.name),
-                training=facts,
+                training=self._facts(base, examples, trained),
             )
         except AdapterError as error:
             raise OurFault(error.code, f"The trained adapter is not sound: {error.message}") from None
         finally:
             adapter_detach(model)
-        return manifest, _report(trained, facts)
+        return _report(trained)
 
     def _facts(self, base: LoadedBase, examples: Examples, trained: Trained) -> dict[str, Any]:
-        """What the manifest and the report remember of how the adapter came to be; nothing of the data."""
+        """What the manifest remembers of how the adapter came to be; nothing of the data."""
         on_gpu = base.model.device.type == "cuda"
         return {
             "hyperparameters": self.spec.hyperparameters.model_dump(),
             "recipe": self.spec.recipe.model_dump(),
             "examples": len(examples.train),
             "held_out_examples": len(examples.held_out),
-            "left_out": len(examples.left_out),
+            "left_out": sum(left.count for left in examples.left_out.values()),
             "steps": len(trained.losses),
             "seconds": round(trained.seconds, 3),
             "device": torch.cuda.get_device_name() if on_gpu else "cpu",
@@ -209,27 +206,18 @@ class _Job:
             "peak_memory_bytes": _peak_memory(on_gpu=on_gpu),
         }
 
-    def _publish(self, manifest: Manifest, report: Report) -> None:
-        """Upload the adapter's files and complete the job."""
+    def _publish(self, report: Report) -> None:
+        """Upload the adapter's files and complete the job. Its checkpoints have no purpose any more."""
+        self.lease.finish_uploads(drop=True)
         folder = self.scratch / "adapter"
         for name in (TENSORS_FILE, CONFIG_FILE):
             self.storage.upload(folder / name, self.calls)
-        manifest_file = self.storage.upload(folder / MANIFEST_FILE, self.calls)
-        self.lease.close()
-        if self.lease.ended == "fenced":
-            raise Fenced
-        self.lease.tell_the_rest()  # while the job is in the state in which events are taken
-        self.calls.complete(
-            Complete(
-                epoch=self.spec.epoch,
-                manifest=manifest.model_dump(mode="json"),
-                manifest_file=manifest_file,
-                report=report,
-            )
-        )
+        manifest = self.storage.upload(folder / MANIFEST_FILE, self.calls)
+        self._last_words()
+        self.calls.complete(Complete(epoch=self.spec.epoch, manifest=manifest, report=report))
 
 
-def _report(trained: Trained, facts: dict[str, Any]) -> Report:
+def _report(trained: Trained) -> Report:
     return Report(
         train_seconds=trained.seconds,
         steps=len(trained.losses),
@@ -238,7 +226,6 @@ def _report(trained: Trained, facts: dict[str, Any]) -> Report:
         train_loss=fmean(trained.losses[-10:]),
         held_out_loss_before=trained.held_out_before,
         held_out_loss_after=trained.held_out_after,
-        facts=facts,
     )
 
 
@@ -247,3 +234,13 @@ def _peak_memory(*, on_gpu: bool) -> int:
     if on_gpu:
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _unexpected(error: Exception) -> JobFault:
+    """The text of an unknown error may quote data: only its type is told."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return PassingFault(
+            "out_of_memory",
+            "The trainer ran out of memory. Use a smaller batch_size or shorter conversations.",
+        )
+    return PassingFault("trainer_error", f"The trainer had an unexpected fault ({type(error).__name__}).")

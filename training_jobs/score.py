@@ -1,6 +1,6 @@
 """How well a model predicts targets, scoring nothing but them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from peft import PeftModel
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from training_jobs.attach.prompt_mask import IGNORED, mask_from_labels
 from training_jobs.attach.routing import MASK, PrefillRouting
 from training_jobs.batches import collate
-from training_jobs.data import Example
+from training_jobs.examples import Example
 
 
 def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -36,14 +36,25 @@ def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor
 
 
 @torch.no_grad()
-def mean_nll(model: PeftModel, examples: Sequence[Example], *, batch_size: int, pad: int) -> float:
-    """Nats per target token over `examples`, in evaluation mode; the mode is restored."""
+def mean_nll(
+    model: PeftModel,
+    examples: Sequence[Example],
+    *,
+    batch_size: int,
+    pad: int,
+    before_batch: Callable[[], None] = lambda: None,
+) -> float:
+    """Nats per target token over `examples`, in evaluation mode; the mode is restored.
+
+    `before_batch` is called before each batch and may raise to end it.
+    """
     training = model.training
     model.eval()
     device = next(model.parameters()).device
     by_length = sorted(examples, key=lambda example: len(example.tokens))
     total = 0.0
     for start in range(0, len(by_length), batch_size):
+        before_batch()
         batch = collate(by_length[start : start + batch_size], pad=pad)
         total += target_nll(model, {name: tensor.to(device) for name, tensor in batch.items()}).item()
     model.train(training)

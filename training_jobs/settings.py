@@ -3,14 +3,13 @@
 from functools import cache
 from pathlib import Path
 
-from pydantic import AnyHttpUrl, DirectoryPath, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AnyHttpUrl, DirectoryPath, Field, SecretStr, field_validator
+
+from adapters_store.settings import Environment, read_settings
 
 
-class Settings(BaseSettings):
+class Settings(Environment):
     """A trainer knows the broker, the web application and its own disk; no database and no storage credentials."""
-
-    model_config = SettingsConfigDict(env_prefix="ATTUNE_", env_ignore_empty=True, frozen=True)
 
     #: redis://:password@host:port/0, the same as the web application's. Secret: it holds a password.
     broker_url: SecretStr
@@ -59,16 +58,4 @@ class Settings(BaseSettings):
 
 @cache
 def settings() -> Settings:
-    """The settings, or an exit with one sentence for each that is wrong; values are never printed."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        lines = [_sentence(fault["loc"], fault["msg"]) for fault in error.errors(include_input=False)]
-        raise SystemExit("The trainer's settings are not right.\n" + "\n".join(lines)) from None
-
-
-def _sentence(where: tuple[int | str, ...], problem: str) -> str:
-    name = f"ATTUNE_{str(where[0]).upper()}" if where else "The environment"
-    if problem == "Field required":
-        return f"  - Set {name}; it has no default."
-    return f"  - {name}: {problem.removeprefix('Value error, ')}."
+    return read_settings(Settings, of="the trainer")

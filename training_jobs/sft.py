@@ -1,11 +1,14 @@
 """Supervised fine-tuning: TRL's SFTTrainer over PEFT, with our masks, our batches and our checkpoints."""
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from datasets import Dataset
 from peft import PeftModel
@@ -14,10 +17,10 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 from trl import SFTConfig, SFTTrainer
 
 from training_jobs.attach.prompt_mask import IGNORED
-from training_jobs.batches import batch_order, collate
+from training_jobs.batches import BatchOrder, collate
 from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
-from training_jobs.data import Example, Examples
-from training_jobs.errors import Stopped, UserFault
+from training_jobs.errors import OurFault, Stopped, UserFault
+from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
 from training_jobs.threads import ThreadChooser
@@ -43,11 +46,8 @@ class Watcher(Protocol):
 class Pace:
     """How often to checkpoint: every so many steps, but not sooner than so many seconds after the last."""
 
-    steps: int = 10
-    seconds: float = 10.0
-
-
-PACE = Pace()
+    steps: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -62,67 +62,47 @@ class Trained:
     held_out_after: float | None
 
 
-def sft_train(
-    model: PeftModel,
-    examples: Examples,
-    hyperparameters: Hyperparameters,
-    *,
-    tokenizer: PreTrainedTokenizerBase,
-    watcher: Watcher,
-    folder: Path,
-    checkpoint: Path | None = None,
-    pace: Pace = PACE,
-) -> Trained:
-    """Train the attached adapter in place; `folder` is scratch space, also for checkpoints.
+@dataclass
+class SupervisedRun:
+    """One training of the attached adapter, in place. `folder` is scratch space, also for checkpoints.
 
-    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1). From `checkpoint` on, if there
-    is one, every loss is what it would have been without the interruption. Raises Stopped (after a checkpoint) when
-    the watcher asks for it, UserFault if the loss is no longer a number.
+    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1).
     """
-    run = _Run(model, examples, hyperparameters, tokenizer, watcher, folder, pace)
-    return run.train(checkpoint)
 
+    model: PeftModel
+    examples: Examples
+    hyperparameters: Hyperparameters
+    tokenizer: PreTrainedTokenizerBase
+    watcher: Watcher
+    folder: Path
+    pace: Pace
 
-class _Run:
-    """One training, and the state that its callbacks share."""
-
-    def __init__(
-        self,
-        model: PeftModel,
-        examples: Examples,
-        hyperparameters: Hyperparameters,
-        tokenizer: PreTrainedTokenizerBase,
-        watcher: Watcher,
-        folder: Path,
-        pace: Pace,
-    ) -> None:
-        self.model, self.tokenizer, self.watcher, self.folder, self.pace = (
-            model,
-            tokenizer,
-            watcher,
-            folder,
-            pace,
-        )
-        self.train_examples, self.held_out = examples.train, examples.held_out[:HELD_OUT_MAX]
-        self.hyperparameters = hyperparameters
+    def __post_init__(self) -> None:
+        tokenizer, hyperparameters = self.tokenizer, self.hyperparameters
+        self.train_examples = self.examples.train
+        self.held_out = list(islice(self.examples.held_out, HELD_OUT_MAX))
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        self.batches = batch_order(
+        self.batches = BatchOrder(
             len(self.train_examples),
             batch_size=hyperparameters.batch_size,
             epochs=hyperparameters.n_epochs,
             seed=hyperparameters.seed,
         )
         self.optimizer = torch.optim.AdamW(
-            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            [parameter for parameter in self.model.parameters() if parameter.requires_grad],
             lr=hyperparameters.learning_rate,
             betas=(0.9, 0.999),
             weight_decay=0.0,
         )
         self.progress = Progress()
-        self.on_gpu = next(model.parameters()).is_cuda
+        self.on_gpu = next(self.model.parameters()).is_cuda
         self.threads = None if self.on_gpu else ThreadChooser()
 
-    def train(self, checkpoint: Path | None) -> Trained:
+    def train(self, checkpoint: Path | None = None) -> Trained:
+        """From `checkpoint` on, if there is one, every loss is what it would have been without the interruption.
+
+        Raises Stopped (after a checkpoint) when the watcher asks for it, UserFault if a loss is no longer a number.
+        """
         trainer = _Trainer(self)  # seeds the random generators, so a checkpoint comes after it
         if checkpoint is not None:
             self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
@@ -130,8 +110,7 @@ class _Run:
             self.progress.held_out_before = self.score_held_out()
         self.saved_at = time.monotonic()
         self.started = self.saved_at - self.progress.seconds
-        if self.watcher.should_stop():
-            self.stop()
+        self.stop_if_asked()
         if self.progress.step < len(self.batches):
             trainer.train()
         self.model.eval()
@@ -147,8 +126,26 @@ class _Run:
     def score_held_out(self) -> float | None:
         if not self.held_out:
             return None
-        return mean_nll(
-            self.model, self.held_out, batch_size=max(4, self.hyperparameters.batch_size), pad=self.pad
+        loss = mean_nll(
+            self.model,
+            self.held_out,
+            batch_size=max(4, self.hyperparameters.batch_size),
+            pad=self.pad,
+            before_batch=self.stop_if_asked,
+        )
+        if math.isfinite(loss):
+            return loss
+        if self.progress.step:
+            raise self.diverged("validation")
+        raise OurFault(
+            "base_unfit", "The base model gives no number as its loss on the held-out conversations."
+        )
+
+    def diverged(self, kind: str) -> UserFault:
+        return UserFault(
+            "training_diverged",
+            f"Training diverged at step {self.progress.step}: the {kind} loss is no longer a number. "
+            "Choose a lower learning rate.",
         )
 
     def step_done(self, loss: float) -> None:
@@ -158,28 +155,19 @@ class _Run:
         progress.step += 1
         progress.losses.append(loss)
         progress.trained_tokens += sum(example.target_length for example in batch)
-        if loss != loss or loss in (float("inf"), float("-inf")):
-            raise UserFault(
-                "training_diverged",
-                f"Training diverged at step {progress.step}: the loss is no longer a number. "
-                "Choose a lower learning rate.",
-            )
+        if not math.isfinite(loss):
+            raise self.diverged("training")
         self.watcher.step(progress.step, total, loss)
-        if self.held_out and progress.step % self.steps_per_epoch == 0 and progress.step < total:
+        if self.held_out and progress.step % self.batches.steps_per_epoch == 0 and progress.step < total:
             held_out = self.score_held_out()
             assert held_out is not None
             self.watcher.held_out(progress.step, held_out)
         if self.threads is not None:
             self.threads.choose()
-        if self.watcher.should_stop():
-            self.stop()
+        self.stop_if_asked()
         due = progress.step % self.pace.steps == 0 and progress.step < total
         if due and time.monotonic() - self.saved_at >= self.pace.seconds:
             self.save()
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return len(self.batches) // self.hyperparameters.n_epochs
 
     def save(self) -> None:
         self.progress.seconds = time.monotonic() - self.started
@@ -188,7 +176,9 @@ class _Run:
         self.saved_at = time.monotonic()
         self.watcher.checkpoint(self.progress.step, path)
 
-    def stop(self) -> None:
+    def stop_if_asked(self) -> None:
+        if not self.watcher.should_stop():
+            return
         if self.progress.step:
             self.save()
         raise Stopped
@@ -197,15 +187,17 @@ class _Run:
 class _Trainer(SFTTrainer):
     """SFTTrainer over the batches that are still to do, scoring targets alone."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: SupervisedRun) -> None:
         self._run = run
         self.step_loss = float("nan")
         super().__init__(
             model=run.model,
             args=_arguments(run),
-            train_dataset=Dataset.from_list([asdict(example) for example in run.train_examples]),
+            train_dataset=Dataset.from_dict({"example": np.arange(len(run.train_examples))}),
             processing_class=run.tokenizer,
-            data_collator=lambda rows: collate([Example(**row) for row in rows], pad=run.pad),
+            data_collator=lambda rows: collate(
+                [run.train_examples[row["example"]] for row in rows], pad=run.pad
+            ),
             optimizers=(run.optimizer, None),
             callbacks=[_StepDone(lambda: run.step_done(self.step_loss))],
         )
@@ -215,7 +207,7 @@ class _Trainer(SFTTrainer):
         """Our own order and layout; the generator keeps the loader from drawing on the training's random numbers."""
         loader = DataLoader(
             self.train_dataset,
-            batch_sampler=self._run.batches[self._run.progress.step :],
+            batch_sampler=self._run.batches.after(self._run.progress.step),
             collate_fn=self.data_collator,
             generator=torch.Generator(),
         )
@@ -238,7 +230,7 @@ class _StepDone(TrainerCallback):
         self._then()
 
 
-def _arguments(run: _Run) -> SFTConfig:
+def _arguments(run: SupervisedRun) -> SFTConfig:
     """TRL's defaults are for a GPU and a base that is trained: what differs here is said."""
     return SFTConfig(
         output_dir=str(run.folder),

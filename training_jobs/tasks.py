@@ -12,7 +12,7 @@ from training_jobs.settings import settings
 from training_jobs.worker import WORKER, leaving, running
 
 if TYPE_CHECKING:
-    from training_jobs.base_models import WarmBase
+    from training_jobs.run import JobRunner
 
 log = logging.getLogger(__name__)
 
@@ -20,36 +20,28 @@ log = logging.getLogger(__name__)
 @app.task(name=TASK, ignore_result=True)
 def train(*, job: str, dispatch_token: str) -> None:
     """Claim `job` with the token of this message and run it to an end that the web application knows of."""
-    from training_jobs.run import job_run
-    from training_jobs.sft import Pace
-
     if leaving.is_set():
         return  # not claimed: the dispatcher sends it again
-    ours = settings()
     try:
         with running():
-            ended = job_run(
-                job=job,
-                dispatch_token=dispatch_token,
-                worker=WORKER,
-                web=_web(),
-                bases=_bases(),
-                work_dir=ours.work_dir,
-                leaving=leaving,
-                pace=Pace(steps=ours.checkpoint_steps, seconds=ours.checkpoint_seconds),
-            )
+            ended = _runner().run(job, dispatch_token=dispatch_token)
         log.info("job %s: %s", job, ended)
     except (WebAway, JobFault) as error:
         log.warning("job %s was not claimed: %s", job, error)
 
 
 @cache
-def _web() -> WebApp:
-    return WebApp(settings().web)
-
-
-@cache
-def _bases() -> "WarmBase":
+def _runner() -> "JobRunner":
     from training_jobs.base_models import WarmBase
+    from training_jobs.run import JobRunner
+    from training_jobs.sft import Pace
 
-    return WarmBase(settings().models_dir, max_tokens=settings().max_model_len)
+    ours = settings()
+    return JobRunner(
+        worker=WORKER,
+        web=WebApp(ours.web),
+        bases=WarmBase(ours.models_dir, max_tokens=ours.max_model_len),
+        work_dir=ours.work_dir,
+        leaving=leaving,
+        pace=Pace(steps=ours.checkpoint_steps, seconds=ours.checkpoint_seconds),
+    )

@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 #: This worker's id in claims; a restarted worker is another one, and its old jobs are fenced from it.
 WORKER = uuid.uuid4().hex
 
-#: Asked to stop, a job gets so long to checkpoint and release; then so long for Celery's own farewell, which hangs
-#: while the broker is away.
+#: Asked to stop, a job gets so long to checkpoint and release; then so long for Celery's own farewell, which takes
+#: seconds even when it is idle, hangs while the broker is away, and has nothing to say that anyone waits for.
 LEAVE_SECONDS = 25.0
-FAREWELL_SECONDS = 3.0
+FAREWELL_SECONDS = 0.5
 
 
 class SharedFlag:

@@ -1,3 +1,4 @@
+import os
 import threading
 
 import pytest
@@ -89,3 +90,18 @@ def test_a_deleted_adapter_goes_even_while_in_use(tmp_path):
     assert not cache.remove("a")
     with cache.lease("a", filler(7)):
         assert cache.bytes_used == 7
+
+
+def test_what_becomes_visible_is_on_disk_before_its_name_is(tmp_path, monkeypatch):
+    cache, synced = AdapterCache(tmp_path, max_bytes=100), []
+
+    def fsync(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        assert "a" not in cache
+        assert not cache.path("a").exists()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with cache.lease("a", filler(3)):
+        pass
+    partial = str(tmp_path / "partial" / "a")
+    assert synced == [f"{partial}/manifest.json", partial]

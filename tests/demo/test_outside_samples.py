@@ -11,9 +11,9 @@ from openai import OpenAI
 
 from local_stack.demo_accounts import accounts_create
 from local_stack.demo_answers import ask
-from local_stack.demo_base import DEFAULT
 from local_stack.demo_people import Cast, of_file
 from local_stack.demo_training import Run, run_start, runs_follow
+from local_stack.home import DEMO_MODEL
 from local_stack.stack import Stack
 
 pytestmark = pytest.mark.stack
@@ -74,7 +74,7 @@ def filled(text: str) -> str:
 
 
 def trained(client: OpenAI, cast: Cast, *, n_epochs: int) -> Run:
-    run = run_start(client, person=cast.people[0], base=DEFAULT, n_epochs=n_epochs)
+    run = run_start(client, person=cast.people[0], base=DEMO_MODEL, n_epochs=n_epochs)
     runs_follow(client, [run], changed=lambda _: None)
     assert run.succeeded, run.problem
     assert run.step > 0
@@ -85,9 +85,9 @@ def answered_by(client: OpenAI, run: Run, cast: Cast) -> None:
     """The person's answers come from the new adapter, the base model's do not, and they differ."""
     user = run.person.user
     answers = ask(
-        client, base=DEFAULT, users=[None, user], questions=cast.questions[:3], changed=lambda _: None
+        client, base=DEMO_MODEL, users=[None, user], questions=cast.questions[:3], changed=lambda _: None
     )
     assert {(answer.model, answer.adapter_header) for answer in answers[user]} == {(run.adapter, run.adapter)}
-    assert {(answer.model, answer.adapter_header) for answer in answers[None]} == {(DEFAULT, "base")}
+    assert {(answer.model, answer.adapter_header) for answer in answers[None]} == {(DEMO_MODEL, "base")}
     assert [answer.text for answer in answers[user]] != [answer.text for answer in answers[None]]
     assert all(answer.text.strip() for answer in answers[user])

@@ -9,7 +9,8 @@ from transformers import AutoTokenizer
 
 from tests.inference.adapters import random_adapter
 from tests.inference.served import BLOCK, Served, answer, question
-from training_jobs.chat_template import ChatEncoder, Turn
+from training_jobs.chat_template import ChatEncoder
+from training_jobs.messages import Turn
 
 pytestmark = pytest.mark.engine
 
@@ -113,13 +114,15 @@ def test_a_second_turn_holds_the_first_answer_as_prompt(served, reference, adapt
 )
 def test_a_prompt_has_the_trainers_tokens(served, base, said):
     """The same length above all: it decides what is adapted. And nobody's words are control tokens."""
-    turns = [Turn("system", said), Turn("user", said), Turn("assistant", said), Turn("user", said)]
-    messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+    turns = [Turn(role=role, content=said) for role in ("system", "user", "assistant", "user", "assistant")]
+    messages = [{"role": turn.role, "content": turn.content} for turn in turns[:-1]]
     messages[-1]["content"] = [{"type": "text", "text": said}]
     body = {"model": served.base, "messages": messages, "max_tokens": 1, "return_token_ids": True}
     with served.client() as client:
         answered = client.post("/v1/chat/completions", json=body).json()
-    assert answered["prompt_token_ids"] == ChatEncoder(AutoTokenizer.from_pretrained(base)).prompt(turns)
+    encoder = ChatEncoder(AutoTokenizer.from_pretrained(base))
+    prompt, _ = encoder.prompt_and_target(turns, max_tokens=1000)
+    assert answered["prompt_token_ids"] == prompt
 
 
 def test_a_stream_says_the_same(served, adapters):

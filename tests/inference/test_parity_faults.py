@@ -125,7 +125,7 @@ def test_a_plain_peft_lora_acts_everywhere(engine: Engine, reference, make, tmp_
     from vllm.lora.request import LoRARequest
 
     ours = make(
-        method="lora", position="all", rank=4, sites=("self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj")
+        method="lora", position="all", rank=4, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj")
     )
     folder = tmp_path / "plain"
     folder.mkdir()

@@ -14,10 +14,9 @@ from adapters_store.base import base_digest
 from adapters_store.errors import AdapterCorrupt, AdapterMissing, CacheFull, WrongBase
 from adapters_store.manifest import MANIFEST_FILE, TENSORS_FILE, BaseRef, manifest_dump
 from adapters_store.names import parse_name
-from inference import resolver as resolver_module
 from inference.adapter_checks import RankTooHigh
-from inference.request_scope import NoRequestScope, RequestScope, _current
-from inference.resolver import AdapterResolver, DiskTier
+from inference.request_scope import RequestScope
+from inference.resolver import AdapterResolver
 from inference.settings import AdapterSettings
 from tests.inference.adapters import random_adapter
 
@@ -46,13 +45,10 @@ def adapters(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def resolver(tmp_path: Path, adapters: Path) -> AdapterResolver:
-    made = AdapterResolver()
-    made.max_rank = 8
     settings = AdapterSettings(
         adapter_dir=adapters, adapter_cache_dir=tmp_path / "cache", adapter_cache_bytes=1_000_000
     )
-    made._disk = DiskTier(settings)
-    return made
+    return AdapterResolver(settings, max_rank=8)
 
 
 @pytest.fixture
@@ -60,11 +56,10 @@ def resolve(resolver: AdapterResolver, base: Path) -> Callable:
     """Resolves within a scope of its own, which stays open for as long as the test keeps it."""
 
     async def run(name: str, scope: RequestScope | None = None):
-        token = _current.set(scope or RequestScope())
-        try:
-            return await resolver.resolve_lora(str(base), name)
-        finally:
-            _current.reset(token)
+        located = await resolver.locate(name)
+        if located is None:
+            return None
+        return await resolver.bring_to_disk(scope or RequestScope(), str(base), name, *located)
 
     return run
 
@@ -182,7 +177,7 @@ async def test_a_lease_outlives_every_other_adapter(resolve, adapters, base, res
     random_adapter(adapters / "held", base=base, method="lora", position="prefill", seed=0, rank=4)
     scope = RequestScope()
     held = await resolve("held", scope)
-    cache = resolver._disk_tier().cache
+    cache = resolver.disk.cache
     size = cache.bytes_used
     cache._max_bytes = 3 * size
     for seed in range(1, 6):
@@ -201,7 +196,7 @@ async def test_a_full_cache_refuses_and_recovers(resolve, adapters, base, resolv
     random_adapter(adapters / "two", base=base, method="lora", position="prefill", seed=1, rank=4)
     scope = RequestScope()
     await resolve("one", scope)
-    cache = resolver._disk_tier().cache
+    cache = resolver.disk.cache
     cache._max_bytes = int(1.5 * cache.bytes_used)
     with pytest.raises(CacheFull):
         await resolve("two")
@@ -227,23 +222,10 @@ async def test_a_cancelled_request_gives_its_lease_back(resolve, adapters, base,
         await request
     scope.close()
     for _ in range(200):
-        if not resolver._disk_tier().cache._leases and not resolver._downloading:
+        if not resolver.disk.cache._leases and not resolver._downloading:
             break
         await asyncio.sleep(0.01)
-    assert not resolver._disk_tier().cache._leases
-
-
-async def test_without_a_scope_nothing_is_served(resolver, adapters, base, tmp_path):
-    random_adapter(adapters / "maren", base=base, method="lora", position="prefill", seed=1, rank=4)
-    with pytest.raises(NoRequestScope, match="AdapterScope"):
-        await resolver.resolve_lora(str(base), "maren")
-
-
-def test_registering_twice_keeps_the_first():
-    resolver_module.register()
-    first = resolver_module.registered_resolver()
-    resolver_module.register()
-    assert resolver_module.registered_resolver() is first
+    assert not resolver.disk.cache._leases
 
 
 async def test_a_removed_folder_is_missing(resolve, adapters, base):

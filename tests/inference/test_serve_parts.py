@@ -12,10 +12,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from adapters_store.errors import AdapterCorrupt
+from adapters_store.settings import read_settings
 from inference import request_scope
 from inference.memory_places import AdapterMemoryFull, MemoryPlaces
 from inference.request_scope import AdapterScope, RequestAdapters, RequestScope
-from inference.settings import AdapterSettings, EngineSettings, _read
+from inference.settings import AdapterSettings, EngineSettings
 
 
 @pytest.fixture
@@ -121,18 +122,18 @@ class TestRequestScope:
 class TestSettings:
     def test_a_folder_of_adapters_needs_nothing_else(self, monkeypatch, tmp_path):
         monkeypatch.setenv("ATTUNE_ADAPTER_DIR", str(tmp_path))
-        assert _read(AdapterSettings).adapter_dir == tmp_path
+        assert read_settings(AdapterSettings, of="the engine").adapter_dir == tmp_path
 
     def test_half_a_storage_is_no_storage(self, monkeypatch):
         monkeypatch.setenv("ATTUNE_S3_BUCKET", "attune")
         with pytest.raises(SystemExit, match="ATTUNE_S3_ENDPOINT_URL, ATTUNE_S3_ACCESS_KEY"):
-            _read(AdapterSettings)
+            read_settings(AdapterSettings, of="the engine")
 
     def test_every_fault_is_named_and_no_value_shown(self, monkeypatch, tmp_path):
         monkeypatch.setenv("ATTUNE_MODELS_DIR", str(tmp_path / "nowhere"))
         monkeypatch.setenv("ATTUNE_ENGINE_KEY", "short-secret")
         with pytest.raises(SystemExit) as refusal:
-            _read(EngineSettings)
+            read_settings(EngineSettings, of="the engine")
         text = str(refusal.value)
         assert "ATTUNE_MODELS_DIR" in text
         assert "Set ATTUNE_BASE_MODEL" in text
@@ -149,7 +150,7 @@ class TestSettings:
         good = {"MODELS_DIR": tmp_path, "BASE_MODEL": "tiny", "ENGINE_KEY": "k" * 16, "GPU_SLOTS": 2}
         for key, right in good.items():
             monkeypatch.setenv(f"ATTUNE_{key}", str(right))
-        assert _read(EngineSettings).base_folder == Path(model)
+        assert read_settings(EngineSettings, of="the engine").base_folder == Path(model)
         monkeypatch.setenv(f"ATTUNE_{name}", value)
         with pytest.raises(SystemExit, match=f"ATTUNE_{name}"):
-            _read(EngineSettings)
+            read_settings(EngineSettings, of="the engine")

@@ -13,7 +13,7 @@ import redis
 from botocore.exceptions import ClientError
 
 from local_stack import processes, stack
-from local_stack.home import StackError
+from local_stack.home import STORES, StackError
 from local_stack.seaweedfs import s3_client
 
 
@@ -24,7 +24,7 @@ def home(public_for_module: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def running(home: Path):
-    with stack.start(parts=stack.STORES, home=home) as running:
+    with stack.start(parts=STORES, home=home) as running:
         yield running
 
 
@@ -127,7 +127,7 @@ def test_secrets_and_state_are_private(running: stack.Stack):
 
 def test_one_stack_a_data_folder(running: stack.Stack, home: Path):
     with pytest.raises(StackError, match="already running"):
-        stack.start(parts=stack.STORES, home=home)
+        stack.start(parts=STORES, home=home)
 
 
 @pytest.mark.slow
@@ -139,12 +139,12 @@ def test_a_killed_part_comes_back_with_its_data(running: stack.Stack):
         owner.execute("INSERT INTO kept VALUES (1)")
     s3_of(running).put_object(Bucket="attune", Key="kept", Body=b"yes")
     time.sleep(1.1)  # Valkey writes its log to disk each second
-    before = {part: running.pid(part) for part in stack.STORES}
-    for part in stack.STORES:
+    before = {part: running.pid(part) for part in STORES}
+    for part in STORES:
         running.kill(part)
-    for part in stack.STORES:
+    for part in STORES:
         running.wait_ready(part, restarts=1, timeout=30)
-    assert all(running.pid(part) != before[part] for part in stack.STORES)
+    assert all(running.pid(part) != before[part] for part in STORES)
     assert redis.Redis.from_url(running.env["ATTUNE_BROKER_URL"]).get("kept") == b"yes"
     with psycopg.connect(running.env["ATTUNE_DATABASE_URL"]) as web:
         assert web.execute("SELECT count(*) FROM kept").fetchone() == (1,)

@@ -13,8 +13,9 @@ from training_jobs import lease
 from training_jobs import messages as m
 from training_jobs.base_models import MAX_TOKENS, WarmBase, base_digest_of
 from training_jobs.client import WebApp
-from training_jobs.run import job_run
+from training_jobs.run import JobRunner
 from training_jobs.sft import Pace
+from training_jobs.transfer import Storage
 
 RECIPE = m.Recipe(method="direft", position="prefill", rank=4)
 HYPERPARAMETERS = m.Hyperparameters(n_epochs=4, batch_size=4, learning_rate=1e-2, seed=3)
@@ -56,9 +57,7 @@ def web(bases, monkeypatch):
 def run(web, bases, tmp_path):
     def run(*, leaving=None, dispatch_token=DISPATCH):
         client = WebApp(web.url, wait=lambda seconds: None)
-        ended = job_run(
-            job=JOB,
-            dispatch_token=dispatch_token,
+        runner = JobRunner(
             worker=WORKER,
             web=client,
             bases=bases[0],
@@ -66,6 +65,7 @@ def run(web, bases, tmp_path):
             leaving=leaving or threading.Event(),
             pace=Pace(steps=2, seconds=0),
         )
+        ended = runner.run(JOB, dispatch_token=dispatch_token)
         client.close()
         assert list(tmp_path.iterdir()) == []
         return ended
@@ -77,11 +77,10 @@ def uploaded(web: WebDouble, folder) -> Manifest:
     """The adapter as the web application would read it: from the objects that `complete` names."""
     folder.mkdir()
     (complete,) = web.of(m.Complete)
-    (folder / MANIFEST_FILE).write_bytes(web.objects[complete.manifest_file.sha256])
+    (folder / MANIFEST_FILE).write_bytes(web.objects[complete.manifest.sha256])
     for name, file in manifest_load((folder / MANIFEST_FILE).read_bytes()).files.items():
         (folder / name).write_bytes(web.objects[file.sha256])
     manifest, _ = adapter_read(folder)
-    assert complete.manifest == manifest.model_dump(mode="json")
     return manifest
 
 
@@ -170,6 +169,26 @@ def test_a_fenced_worker_says_nothing_more(web, run):
     web.on = on
     assert run() == "fenced"
     assert not web.of(m.Complete) + web.of(m.Fail) + web.of(m.Release)
+
+
+def test_a_checkpoint_on_its_way_does_not_cost_a_finished_job_its_lease(web, run, monkeypatch):
+    """Heartbeats go on while the last checkpoint is uploaded, however long that takes."""
+    upload, starved = Storage.upload, []
+
+    def slow(self, path, calls):
+        if path.name.startswith("checkpoint"):
+            before = len(web.of(m.Heartbeat))
+            for _ in range(400):
+                if len(web.of(m.Heartbeat)) > before + 3:
+                    break
+                threading.Event().wait(0.05)
+            else:
+                starved.append(path.name)
+        return upload(self, path, calls)
+
+    monkeypatch.setattr(Storage, "upload", slow)
+    assert run() == "completed"
+    assert not starved
 
 
 def test_a_spent_dispatch_token_claims_nothing(web, run):

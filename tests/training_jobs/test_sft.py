@@ -4,21 +4,22 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from trl import SFTConfig, SFTTrainer
 
 from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
-from tests.training_jobs.tiny import tiny_model, tiny_tokenizer
+from tests.training_jobs.tiny import talk, tiny_model, tiny_tokenizer
 from training_jobs.attach.adapter import adapter_attach, adapter_detach, tensors_get
 from training_jobs.attach.prompt_mask import IGNORED
-from training_jobs.batches import batch_order, collate
-from training_jobs.chat_template import ChatEncoder, Turn
-from training_jobs.data import Example, Examples
+from training_jobs.batches import BatchOrder, collate
+from training_jobs.chat_template import ChatEncoder
 from training_jobs.errors import OurFault, Stopped, UserFault
+from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
-from training_jobs.sft import Pace, Trained, sft_train
+from training_jobs.sft import Pace, SupervisedRun, Trained
 
 HYPERPARAMETERS = Hyperparameters(n_epochs=2, batch_size=4, learning_rate=1e-2, seed=7)
 
@@ -49,22 +50,29 @@ class Recorder:
 def examples(count: int = 10) -> Examples:
     encoder = ChatEncoder(tiny_tokenizer())
 
-    def example(index: int) -> Example:
-        turns = [Turn("user", "say " + "ab" * (1 + index % 5)), Turn("assistant", f"aye {index % 3}!")]
-        prompt = encoder.prompt(turns[:1])
-        return Example(row=str(index), tokens=prompt + encoder.target(turns), prompt_length=len(prompt))
+    made = Examples()
+    for split, indices in ((made.train, range(count)), (made.held_out, range(90, 94))):
+        for index in indices:
+            turns = talk(("user", "say " + "ab" * (1 + index % 5)), ("assistant", f"aye {index % 3}!"))
+            split.add(*encoder.prompt_and_target(turns, max_tokens=500))
+    return made
 
-    return Examples(train=[example(i) for i in range(count)], held_out=[example(i) for i in range(90, 94)])
 
-
-def train(tmp_path, recipe, watcher=None, **options) -> tuple[Trained, dict[str, torch.Tensor]]:
-    model = adapter_attach(tiny_model(), recipe, seed=1)
-    watcher = watcher or Recorder()
-    options = {"pace": Pace(steps=3, seconds=0), "folder": tmp_path, **options}
-    trained = sft_train(
-        model, examples(), HYPERPARAMETERS, tokenizer=tiny_tokenizer(), watcher=watcher, **options
+def run_of(model, tmp_path, watcher=None, **options) -> SupervisedRun:
+    options = {"examples": examples(), "pace": Pace(steps=3, seconds=0), **options}
+    return SupervisedRun(
+        model=model,
+        hyperparameters=HYPERPARAMETERS,
+        tokenizer=tiny_tokenizer(),
+        watcher=watcher or Recorder(),
+        folder=tmp_path,
+        **options,
     )
-    return trained, tensors_get(model)
+
+
+def train(tmp_path, recipe, watcher=None, checkpoint=None) -> tuple[Trained, dict[str, torch.Tensor]]:
+    model = adapter_attach(tiny_model(), recipe, seed=1)
+    return run_of(model, tmp_path, watcher).train(checkpoint), tensors_get(model)
 
 
 @pytest.mark.parametrize("recipe", [*PREFILL, RECIPES[1]], ids=name)
@@ -77,8 +85,8 @@ def test_training_learns_and_reports(recipe, tmp_path):
     assert trained.held_out_after < trained.held_out_before - 0.1
     assert [step for step, _ in watcher.held_out_losses] == [3]
     data = examples()
-    assert trained.trained_tokens == 2 * sum(e.target_length for e in data.train)
-    assert trained.held_out_tokens == sum(e.target_length for e in data.held_out)
+    assert trained.trained_tokens == 2 * data.train.target_tokens
+    assert trained.held_out_tokens == data.held_out.target_tokens
 
 
 @pytest.mark.slow
@@ -107,17 +115,20 @@ class ResumedRecorder(Recorder):
 def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path):
     first, second = (train(tmp_path, PREFILL[0])[0].losses for _ in range(2))
     assert first == second
-    assert batch_order(10, batch_size=4, epochs=2, seed=1) != batch_order(10, batch_size=4, epochs=2, seed=2)
+    orders = [list(BatchOrder(10, batch_size=4, epochs=2, seed=seed)) for seed in (1, 2)]
+    assert orders[0] != orders[1]
 
 
 def test_every_example_is_seen_once_an_epoch():
-    batches = batch_order(10, batch_size=4, epochs=3, seed=5)
+    order = BatchOrder(10, batch_size=4, epochs=3, seed=5)
+    batches = list(order)
     assert [len(batch) for batch in batches] == [4, 4, 2] * 3
     for epoch in range(3):
         assert sorted(index for batch in batches[3 * epoch : 3 * epoch + 3] for index in batch) == list(
             range(10)
         )
     assert batches[:3] != batches[3:6]
+    assert (list(order.after(4)), len(order.after(4))) == (batches[4:], 5)
 
 
 def test_stopping_before_the_first_step_leaves_no_checkpoint(tmp_path):
@@ -125,6 +136,24 @@ def test_stopping_before_the_first_step_leaves_no_checkpoint(tmp_path):
     with pytest.raises(Stopped):
         train(tmp_path, PREFILL[1], watcher)
     assert (watcher.losses, watcher.checkpoints) == ([], [])
+
+
+def test_scoring_stops_when_asked_before_any_batch(tmp_path):
+    """Held-out scoring may take longer than training: a stop in the middle of it keeps what was trained."""
+
+    class AtTheEnd(Recorder):
+        asked = 0
+
+        def should_stop(self):
+            self.asked += len(self.losses) == 6
+            return self.asked == 2  # the first time is after the last step
+
+    watcher = AtTheEnd()
+    with pytest.raises(Stopped):
+        train(tmp_path, PREFILL[1], watcher)
+    assert watcher.checkpoints[-1][0] == 6
+    trained, _ = train(tmp_path, PREFILL[1], ResumedRecorder(), checkpoint=watcher.checkpoints[-1][1])
+    assert trained.losses == watcher.losses
 
 
 def test_a_checkpoint_of_another_adapter_or_none_is_refused(tmp_path):
@@ -144,14 +173,24 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
     with torch.no_grad():
         next(p for p in model.parameters() if p.requires_grad).fill_(float("nan"))
     with pytest.raises(UserFault, match="lower learning rate"):
-        sft_train(
-            model,
-            Examples(train=examples().train),
-            HYPERPARAMETERS,
-            tokenizer=tiny_tokenizer(),
-            watcher=Recorder(),
-            folder=tmp_path,
-        )
+        run_of(model, tmp_path, examples=Examples(train=examples().train)).train()
+
+
+def test_a_held_out_loss_that_is_no_number_ends_the_training(tmp_path, monkeypatch):
+    losses = iter([1.0, float("nan")])
+    monkeypatch.setattr("training_jobs.sft.mean_nll", lambda *args, **options: next(losses))
+    watcher = Recorder()
+    with pytest.raises(UserFault, match="step 3: the validation loss") as fault:
+        train(tmp_path, PREFILL[1], watcher)
+    assert fault.value.code == "training_diverged"
+    assert watcher.held_out_losses == []
+
+
+def test_a_base_without_a_loss_is_not_the_users_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr("training_jobs.sft.mean_nll", lambda *args, **options: float("inf"))
+    with pytest.raises(OurFault) as fault:
+        train(tmp_path, PREFILL[1])
+    assert fault.value.code == "base_unfit"
 
 
 @pytest.mark.slow
@@ -159,14 +198,7 @@ def test_the_base_serves_the_next_job_as_if_new(tmp_path):
     base = tiny_model()
     for recipe in (PREFILL[0], PREFILL[1]):
         model = adapter_attach(base, recipe, seed=1)
-        trained = sft_train(
-            model,
-            examples(),
-            HYPERPARAMETERS,
-            tokenizer=tiny_tokenizer(),
-            watcher=Recorder(),
-            folder=tmp_path,
-        )
+        trained = run_of(model, tmp_path).train()
         assert adapter_detach(model) is base
     assert trained.losses == train(tmp_path, PREFILL[1])[0].losses
     assert "forward" not in base.__dict__
@@ -176,10 +208,10 @@ def test_the_base_serves_the_next_job_as_if_new(tmp_path):
 @torch.no_grad()
 def test_the_loss_is_the_models_own_over_targets_alone(recipe):
     model = disturbed(tiny_model(), recipe)
-    rows = examples().train[:3]
+    rows = list(examples().train)[:3]
     own, tokens = 0.0, 0
     for row in rows:
-        ids = torch.tensor([row.tokens])
+        ids = torch.tensor(row.tokens[np.newaxis], dtype=torch.int64)
         labels = ids.clone()
         labels[:, : row.prompt_length] = IGNORED
         own += model(input_ids=ids, labels=labels).loss.item() * row.target_length
@@ -192,9 +224,13 @@ def test_the_loss_is_the_models_own_over_targets_alone(recipe):
 def test_trls_own_trainer_works_unmodified_and_gives_the_same_first_loss(tmp_path):
     from datasets import Dataset
 
-    rows = examples().train[:4]
-    labels = [[IGNORED] * row.prompt_length + row.tokens[row.prompt_length :] for row in rows]
-    data = Dataset.from_dict({"input_ids": [row.tokens for row in rows], "labels": labels})
+    rows = list(examples().train)[:4]
+    tokens = [row.tokens.tolist() for row in rows]
+    labels = [
+        [IGNORED] * row.prompt_length + ids[row.prompt_length :]
+        for row, ids in zip(rows, tokens, strict=True)
+    ]
+    data = Dataset.from_dict({"input_ids": tokens, "labels": labels})
     for recipe in PREFILL[:2]:
         model = disturbed(tiny_model(), recipe)
         expected = target_nll(model, collate(rows, pad=2)).item() / sum(row.target_length for row in rows)

@@ -130,6 +130,14 @@ def test_it_shows_presence_trains_and_stays_for_the_next_job(trainer):
         assert private not in log
 
 
+def test_an_idle_worker_leaves_at_once(trainer):
+    until(lambda: trainer.hellos)
+    started = time.monotonic()
+    trainer.process.send_signal(signal.SIGTERM)
+    trainer.process.wait(timeout=10)
+    assert time.monotonic() - started < 1.5
+
+
 def test_sigterm_checkpoints_releases_and_leaves(trainer):
     until(lambda: trainer.hellos)
     trainer.offer(epochs=50)

@@ -6,6 +6,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from training_jobs.messages import Turn
+
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
@@ -49,6 +51,11 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
         pad_token="<|im_end|>",
         chat_template=TEMPLATE,
     )
+
+
+def talk(*messages: tuple[str, str]) -> list[Turn]:
+    """Turns from pairs of role and content."""
+    return [Turn(role=role, content=content) for role, content in messages]
 
 
 def tiny_folder(folder: Path) -> Path:

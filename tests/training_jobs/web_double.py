@@ -109,7 +109,6 @@ class WebDouble:
             epoch=self.epoch,
             token=f"token-{self.epoch}",
             checkpoint=resume,
-            lease_seconds=30,
             **self.spec,
         )
 

@@ -139,7 +139,7 @@ def test_other_weights_under_a_name_that_has_adapters(models: Path) -> None:
 
 def test_the_command(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("base_model_add", str(folder(models)))
-    assert "Added tiny-chat" in capsys.readouterr().out
+    assert json.loads(capsys.readouterr().out)["name"] == "tiny-chat"
     with pytest.raises(CommandError, match="neither a folder nor a hub id"):
         call_command("base_model_add", "what is this")
 

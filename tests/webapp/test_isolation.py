@@ -194,8 +194,7 @@ def test_trainers_routes(route: str, theirs: Belongings, stranger: Company, clie
         "release": {"epoch": 0},
         "complete": {
             "epoch": 0,
-            "manifest": {},
-            "manifest_file": {"sha256": "0" * 64, "size": 1},
+            "manifest": {"sha256": "0" * 64, "size": 1},
             "report": REPORT,
         },
     }.get(route.rsplit("/", 1)[-1], {"bases": [], "device": "", "busy": False})

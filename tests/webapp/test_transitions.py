@@ -7,7 +7,7 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from adapters_store.manifest import BaseRef
+from adapters_store.manifest import TENSORS_FILE, BaseRef, manifest_load
 from adapters_store.s3 import manifest_key, object_key
 from tests.webapp.company import Company
 from tests.webapp.played_engine import PlayedEngine
@@ -240,8 +240,10 @@ def test_an_unsound_adapter_fails_the_job(
 def test_missing_and_flipped_bytes_fail_the_job(company: Company, web: httpx.Client) -> None:
     job, trainer = running(company, web)
     body = trainer.adapter()
-    sha256 = body["manifest"]["files"]["adapter_model.safetensors"]["sha256"]
-    key = object_key(company.tenant.id.hex, sha256)
+    manifest = manifest_load(
+        store().get(object_key(company.tenant.id.hex, body["manifest"]["sha256"]), 10**6)
+    )
+    key = object_key(company.tenant.id.hex, manifest.files[TENSORS_FILE].sha256)
     data = bytearray(store().get(key, 10**6))
     data[-1] ^= 1
     store().put(key, bytes(data))

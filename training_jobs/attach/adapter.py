@@ -53,12 +53,9 @@ def adapter_load(model: PreTrainedModel, folder: Path) -> tuple[PeftModel, Manif
     Raises AdapterError if the folder is not a whole adapter; RuntimeError if its shapes are another base's.
     """
     manifest, arrays = adapter_read(folder)
-    recipe = Recipe(
-        method=manifest.method,
-        position=manifest.position,
-        rank=manifest.rank,
-        alpha=manifest.scale * manifest.rank if manifest.method == "lora" else 32.0,
-    )
+    recipe = Recipe(method=manifest.method, position=manifest.position, rank=manifest.rank)
+    if manifest.method == "lora":
+        recipe = recipe.model_copy(update={"alpha": manifest.scale * manifest.rank})
     attached = adapter_attach(model, recipe, seed=0)
     tensors_set(attached, {name: torch.from_numpy(array) for name, array in arrays.items()})
     return attached, manifest

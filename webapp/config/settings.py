@@ -4,15 +4,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from django.core.exceptions import ImproperlyConfigured
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
+
+from adapters_store.settings import Environment, read_settings
 
 
-class Settings(BaseSettings):
+class Settings(Environment):
     """Every variable has the prefix ATTUNE_. Sizes are bytes."""
-
-    model_config = SettingsConfigDict(env_prefix="ATTUNE_", frozen=True, extra="ignore")
 
     #: The web's own role, which owns no table.
     database_url: str
@@ -59,16 +57,4 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """The settings; raises ImproperlyConfigured with one sentence a variable that is missing or wrong."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        raise ImproperlyConfigured(_explain(error)) from None
-
-
-def _explain(error: ValidationError) -> str:
-    lines = ["Attune's web process cannot start until these environment variables are right:"]
-    for fault in error.errors(include_input=False, include_url=False):
-        name = "ATTUNE_" + str(fault["loc"][0]).upper()
-        lines.append(f"  {name}: {'is not set' if fault['type'] == 'missing' else fault['msg']}")
-    return "\n".join(lines)
+    return read_settings(Settings, of="the web application")

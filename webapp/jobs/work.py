@@ -85,7 +85,6 @@ def _spec(row: Job, token: str) -> JobSpec:
             sha256=row.conversations_sha256, size=row.conversations_size, url=url(row.conversations_sha256)
         ),
         checkpoint=checkpoint and CheckpointDownload(**checkpoint.model_dump(), url=url(checkpoint.sha256)),
-        lease_seconds=LEASE.seconds,
     )
 
 
@@ -188,7 +187,7 @@ def _verified(row: Job, complete: Complete) -> Manifest:
     tenant = row.tenant.storage_id
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        uploaded = complete.manifest_file
+        uploaded = complete.manifest
         store().get_to_file(
             object_key(tenant, uploaded.sha256),
             folder / MANIFEST_FILE,
@@ -196,7 +195,7 @@ def _verified(row: Job, complete: Complete) -> Manifest:
             size=uploaded.size,
         )
         manifest = manifest_load((folder / MANIFEST_FILE).read_bytes())
-        _check_manifest(row, manifest, complete)
+        _check_manifest(row, manifest)
         for filename, file in manifest.files.items():
             key = object_key(tenant, file.sha256)
             store().get_to_file(key, folder / filename, sha256=file.sha256, size=file.size)
@@ -204,9 +203,7 @@ def _verified(row: Job, complete: Complete) -> Manifest:
     return manifest
 
 
-def _check_manifest(row: Job, manifest: Manifest, complete: Complete) -> None:
-    if manifest.model_dump(mode="json") != complete.manifest:
-        raise AdapterCorrupt("The manifest in storage is not the one that was reported.")
+def _check_manifest(row: Job, manifest: Manifest) -> None:
     if manifest.base.digest != row.base.digest:
         raise WrongBase("It was trained on other weights than this base model's.")
     recipe = Recipe.model_validate(row.recipe)

@@ -1,5 +1,6 @@
 """`python manage.py base_model_add <hub id or local folder>`: enter a base model in the catalogue."""
 
+import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -41,7 +42,12 @@ class Command(BaseCommand):
             )
         except UserFault as fault:
             raise CommandError(fault.message) from None
-        self.stdout.write(
-            f"{'Added' if new else 'Already there:'} {base.name} ({base.architecture}, {base.license}, about "
-            f"{base.memory_bytes / 1e9:.1f} GB to serve and train){', the default' if base.is_default else ''}."
-        )
+        said = {
+            "name": base.name,
+            "added": new,
+            "default": base.is_default,
+            "architecture": base.architecture,
+            "license": base.license,
+            "memory_bytes": base.memory_bytes,
+        }
+        self.stdout.write(json.dumps(said, indent=1))

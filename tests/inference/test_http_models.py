@@ -1,0 +1,135 @@
+"""What a request holds of its adapter before the engine sees it, and what becomes of a copy that was damaged."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from adapters_store.errors import AdapterCorrupt, AdapterMissing
+from adapters_store.manifest import TENSORS_FILE
+from inference import http_models
+from inference.convert import vllm_matrices
+from inference.http_models import ServedAdapters, resolve_lora
+from inference.memory import AdapterMemory
+from inference.prefetch import NotLoaded
+from inference.request_scope import NoRequestScope, RequestScope
+from inference.settings import AdapterSettings
+from tests.inference.adapters import random_adapter
+from tests.inference.test_resolver import tiny_base
+
+
+class OneWorker:
+    """An engine client whose worker reads folders as the real one does, and forgets them when told."""
+
+    def __init__(self, base: Path) -> None:
+        self.vllm_config = SimpleNamespace(lora_config=SimpleNamespace(max_lora_rank=8, max_cpu_loras=4))
+        self.model_config = SimpleNamespace(model=str(base))
+        self.restart()
+
+    def restart(self) -> None:
+        self.memory = AdapterMemory(read=self.read, capacity=4)
+        self.reads = 0
+
+    def read(self, name: str, path: str):
+        self.reads += 1
+        return vllm_matrices(Path(path), name)
+
+    async def collective_rpc(self, method: str, args: tuple) -> list:
+        assert method == "attune_prefetch"
+        return [self.memory.prefetch(*args)]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tiny_base(tmp_path / "models" / "tiny")
+
+
+@pytest.fixture
+def adapter(tmp_path: Path, base: Path):
+    """In the source's folder, under its serving name."""
+    folder = tmp_path / "adapters" / "maren"
+    return random_adapter(folder, base=base, method="direft", position="prefill", seed=1, rank=2)
+
+
+@pytest.fixture
+def engine(base: Path) -> OneWorker:
+    return OneWorker(base)
+
+
+@pytest.fixture
+async def served(tmp_path: Path, adapter, engine: OneWorker, monkeypatch) -> ServedAdapters:
+    settings = AdapterSettings(adapter_dir=tmp_path / "adapters", adapter_cache_dir=tmp_path / "cache")
+    monkeypatch.setattr(http_models, "adapter_settings", lambda: settings)
+    return ServedAdapters(engine)
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+async def in_memory_no_more(served: ServedAdapters, engine: OneWorker, name: str) -> None:
+    served._prefetcher.forget(name)
+    engine.restart()
+
+
+@pytest.mark.parametrize("harm", [damage, Path.unlink])
+async def test_a_copy_that_was_damaged_on_disk_is_fetched_again(served, engine, adapter, harm):
+    request = await served.hold(RequestScope(), "maren")
+    copy = Path(request.lora_path) / TENSORS_FILE
+    await in_memory_no_more(served, engine, adapter.name)
+    harm(copy)
+    assert (await served.hold(RequestScope(), "maren")).lora_path == request.lora_path
+    assert copy.read_bytes() == (adapter.folder / TENSORS_FILE).read_bytes()
+    assert engine.reads == 2
+
+
+async def test_many_requests_for_a_damaged_copy_share_the_mending_and_keep_it(
+    served, engine, adapter, caplog
+):
+    request = await served.hold(RequestScope(), "maren")
+    await in_memory_no_more(served, engine, adapter.name)
+    damage(Path(request.lora_path) / TENSORS_FILE)
+    scopes = [RequestScope() for _ in range(8)]
+    await asyncio.gather(*(served.hold(scope, "maren") for scope in scopes))
+    assert len([record for record in caplog.records if "damaged" in record.message]) == 1
+    assert engine.reads == 2
+    for scope in scopes:
+        scope.close()
+    assert (Path(request.lora_path) / TENSORS_FILE).exists()
+
+
+async def test_a_damaged_source_is_refused_and_served_again_once_it_is_mended(served, engine, adapter):
+    request = await served.hold(RequestScope(), "maren")
+    await in_memory_no_more(served, engine, adapter.name)
+    for path in (Path(request.lora_path), adapter.folder):
+        damage(path / TENSORS_FILE)
+    with pytest.raises(AdapterCorrupt, match=TENSORS_FILE):
+        await served.hold(RequestScope(), "maren")
+    damage(adapter.folder / TENSORS_FILE)
+    assert (await served.hold(RequestScope(), "maren")).lora_path == request.lora_path
+
+
+async def test_what_another_copy_would_not_mend_is_not_fetched_again(served, engine, monkeypatch):
+    def unreadable(name: str, path: str):
+        raise OSError("no room")
+
+    engine.memory = AdapterMemory(read=unreadable, capacity=4)
+    scope = RequestScope()
+    with pytest.raises(NotLoaded) as refusal:
+        await served.hold(scope, "maren")
+    assert refusal.value.code == "adapter_unreadable"
+    scope.close()
+    assert len(served._places) == 0
+
+
+async def test_a_name_that_nobody_has_is_missing(served):
+    with pytest.raises(AdapterMissing, match="does not exist"):
+        await served.hold(RequestScope(), "nobody")
+
+
+async def test_without_a_scope_nothing_is_served():
+    with pytest.raises(NoRequestScope, match="AdapterScope"):
+        await resolve_lora(SimpleNamespace(), "maren")

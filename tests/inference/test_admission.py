@@ -1,6 +1,7 @@
 """The gates of the versions that are not installed here, on stand-ins with the interface that was read in them.
 
-0.32's gate is driven through vLLM's own scheduler in test_scheduling.
+0.32's gate is driven through vLLM's own scheduler in test_scheduling, and so are the others with their unpacked wheel
+in front: PYTHONPATH=/tmp/vllm-0.26.0 pytest tests/inference/test_scheduling.py
 """
 
 from collections import deque

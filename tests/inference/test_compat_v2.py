@@ -6,7 +6,8 @@ has, so it runs on top of the installed vLLM.
     python -m zipfile -e vllm-0.33.0-….whl /tmp/vllm-0.33.0
     VLLM_SOURCES=/tmp/vllm-0.33.0:/tmp/vllm-0.26.0 pytest tests/inference/test_compat_v2.py
 
-The states that the model runner gives to LoraState are stand-ins: RequestState's arrays want pinned memory.
+The states that the model runner gives to LoraState are stand-ins: RequestState's arrays want pinned memory. In
+test_v2_runner they are real.
 """
 
 import importlib.util

@@ -121,4 +121,6 @@ def test_every_importer_of_the_key_function_has_ours():
         prompt_embeds=None,
     )
     for module in (block_pool, kv_cache_utils, manager):
+        if module is manager and not hasattr(module, "generate_block_hash_extra_keys"):
+            continue  # vLLM 0.26
         assert module.generate_block_hash_extra_keys(request, 32, 64, 0)[0] == (("lora", A, 8),)

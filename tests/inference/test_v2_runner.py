@@ -2,7 +2,8 @@
 
 Everything that a step does about requests and adapters is real: finishing, adding and updating requests, their order in
 the batch, the dispatch of graphs, the mapping of tokens. Buffers that want pinned memory are stand-ins, and the step
-ends where the adapters are set.
+ends where the adapters are set. Another version is tested by its unpacked wheel in front (0.26 orders its batches in
+prepare_inputs, which is a stand-in here): PYTHONPATH=/tmp/vllm-0.33.0 pytest tests/inference/test_v2_runner.py
 """
 
 from types import MethodType, SimpleNamespace

@@ -18,6 +18,7 @@ from webapp.api.shapes import Deleted, FileList, FileObject, file_shape
 from webapp.api.streams import download
 from webapp.config.faults import BadRequest, NotAllowed
 from webapp.datasets.files import file_content, file_create, file_delete, file_problems
+from webapp.datasets.upload import Asked
 from webapp.tenants.accounts import end_user_ensure
 from webapp.tenants.models import EndUser
 from webapp.tenants.scope import Scope
@@ -30,6 +31,18 @@ _UPLOAD = {
             "file": {"type": "string", "format": "binary"},
             "purpose": {"type": "string", "enum": ["fine-tune"]},
             "user": {"type": "string", "description": "Attune's own: whose conversations these are."},
+            "me": {
+                "type": "string",
+                "description": "Attune's own, for exports of people's chats: the speaker to train, by the name in the "
+                "export. Without it, the report lists the `speakers`.",
+            },
+            "voice": {
+                "type": "string",
+                "enum": ["me", "assistant"],
+                "default": "assistant",
+                "description": "Attune's own, for exports of ChatGPT and Claude: train the person's words, or the "
+                "assistant's.",
+            },
             "expires_after[anchor]": {"type": "string", "enum": ["created_at"]},
             "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2592000},
         },
@@ -55,6 +68,7 @@ class Files(APIView):
                 stream=upload,
                 end_user=end_user,
                 purpose=form.purpose,
+                asked=Asked(me=form.me, voice=form.voice),
                 expires_after=timedelta(seconds=form.expires_after_seconds)
                 if form.expires_after_seconds
                 else None,

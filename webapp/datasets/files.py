@@ -17,6 +17,7 @@ from webapp.config.faults import BadRequest, NotAllowed, TooLarge
 from webapp.config.settings import settings
 from webapp.datasets.models import File, FileStatus
 from webapp.datasets.storage import object_drop, object_keep, object_put, storage_away, store
+from webapp.datasets.upload import Asked
 from webapp.datasets.validate import HashedFile, Validated, validate
 from webapp.jobs.models import TERMINAL, Job
 from webapp.tenants.models import EndUser, Tenant, User
@@ -38,13 +39,15 @@ def file_create(
     uploaded_by: User | None = None,
     end_user: EndUser | None = None,
     purpose: str = UPLOAD_PURPOSE,
+    asked: Asked | None = None,
     expires_after: timedelta | None = None,
 ) -> File:
     """Take an upload, check it row by row, and keep it with its report.
 
     A file with some bad rows is `processed` and trainable on its good ones; without a good row it is `error`. Raises
     TooLarge, BadRequest (another purpose), Unavailable (storage is away); never for what is in the file.
-    `uploaded_by`: the person, if it came by the dashboard; its content is then theirs alone.
+    `uploaded_by`: the person, if it came by the dashboard; its content is then theirs alone. `asked`: who 'me' is in
+    a chat export, and whose voice to train in an assistant's.
     """
     if purpose != UPLOAD_PURPOSE:
         raise BadRequest(
@@ -63,7 +66,7 @@ def file_create(
                     param="file",
                 )
         raw.file.seek(0)
-        checked = validate(raw.file)
+        checked = validate(raw.file, asked)
         try:
             file = File(
                 tenant=tenant,

@@ -1,5 +1,6 @@
 """A conversation as trainers read it, and the rules that every format's rows have to meet."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -9,6 +10,8 @@ from webapp.datasets.faults import RowError
 MAX_MESSAGES = 2_000
 #: Between two turns of one role that become one.
 _JOINT = "\n\n"
+#: Half of a character, which no UTF-8 can hold.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass
@@ -59,7 +62,7 @@ def conversation(turns: list[Turn], notes: Counter[str] | None = None) -> Conver
             continue
         if not turn.content.strip():
             _empty(index, turn)
-        if any(0xD800 <= ord(char) <= 0xDFFF for char in turn.content):
+        if _HALF.search(turn.content):
             _bad_text(index)
         if merged and merged[-1].role == turn.role:
             _merge(merged[-1], turn, index)

@@ -38,13 +38,16 @@ class Head:
 
     @cached_property
     def places(self) -> frozenset[Pattern]:
-        """Those of the signs that the first JSON value has, up to where one format's are complete."""
+        """Those of the signs that the first JSON value has, up to where one format's are complete; of an array, those of
+        its first elements."""
         found: set[Pattern] = set()
         if self.start.lstrip()[:1] not in (b"[", b"{"):
             return frozenset()
-        wanted = frozenset().union(*self._signs)
         try:
-            for place in places(self._member.open(), wanted):
+            for path in places(self._member.open(), frozenset({(ANY,)}).union(*self._signs)):
+                if path[0] == _ROWS:
+                    break
+                place = tuple(ANY if isinstance(part, int) else part for part in path)
                 if place not in found:
                     found.add(place)
                     if any(sign <= found for sign in self._signs):

@@ -24,6 +24,14 @@ def headed(member: Member, read: Callable[[str], tuple[H, str] | None]) -> Itera
     """`read`: a line's header and what follows it, or None for a line that goes on. Lines before the first are no
     message's."""
     start, header, texts, size = 0, None, [], 0
+
+    def whole() -> Headed[H] | Bad:
+        assert header is not None
+        if size > MAX_LINE_BYTES:
+            fault = RowError("line", f"a message longer than {MAX_LINE_BYTES:,} characters", "Leave it out.")
+            return Bad(start, fault, member.entry)
+        return Headed(start, header, "\n".join(texts).strip())
+
     for number, line in text_lines(member.open()):
         if isinstance(line, RowError):
             yield Bad(number, line, member.entry)
@@ -35,8 +43,8 @@ def headed(member: Member, read: Callable[[str], tuple[H, str] | None]) -> Itera
                 texts.append(line)
             continue
         if header is not None:
-            yield Headed(start, header, "\n".join(texts).strip())
+            yield whole()
         start, size = number, len(line)
         header, texts = found[0], [found[1]]
     if header is not None:
-        yield Headed(start, header, "\n".join(texts).strip())
+        yield whole()

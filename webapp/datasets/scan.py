@@ -56,10 +56,9 @@ def values(file: IO[bytes], wanted: Collection[Pattern], limit: int) -> Iterator
         raise Broken(scan.line, "more text after the end of the JSON")
 
 
-def places(file: IO[bytes], wanted: Collection[Pattern]) -> Iterator[Pattern]:
+def places(file: IO[bytes], wanted: Collection[Pattern]) -> Iterator[Path]:
     """The wanted places that there are, as they come; raises Broken. Nothing is read into memory."""
-    for value in _descend(_Scan(file), (), (), frozenset(wanted), None):
-        yield tuple(ANY if isinstance(part, int) else part for part in value.path)
+    return (value.path for value in _descend(_Scan(file), (), (), frozenset(wanted), None))
 
 
 def _descend(

@@ -19,7 +19,7 @@ SIGNS = (frozenset({(ANY, "mapping"), (ANY, "current_node")}),)
 #: A conversation with all its branches and tools.
 MAX_BYTES = 8_000_000
 #: Marks of citations that only ChatGPT's page can show.
-_CITATION = re.compile("\ue200[^\ue201]*\ue201|[\ue200-\ue206]")
+_CITATION = re.compile("\ue200[^\ue200\ue201]{0,2000}\ue201|[\ue200-\ue206]")
 _TEXTS = {"text", "multimodal_text"}
 
 

@@ -1,4 +1,4 @@
-"""Messenger, Instagram: {"participants", "messages": [{"sender_name", "timestamp_ms", "content"?}]}, the newest first."""
+"""Messenger, Instagram: {"participants", "messages": [{"sender_name", "timestamp_ms", "content"?}]}."""
 
 import re
 from collections.abc import Iterator

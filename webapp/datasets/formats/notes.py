@@ -18,7 +18,8 @@ PASSAGE_CHARACTERS = 1_200
 _LEAST_CHARACTERS = 200
 #: A paragraph is held in memory up to here.
 _LONGEST_CHARACTERS = 50_000
-_HEADING = re.compile(r"#{1,6} +(.{1,200}?)[ #]*")
+_LONGEST_HEADING = 200
+_HEADING = re.compile(r"#{1,6} +(.+?)[ #]*")
 _SENTENCE_END = re.compile(r"(?<=[.!?…؟।])\s+|(?<=[。！？])")
 _JSON = re.compile(r'\{|\[\s*[\[{"\]]')
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\ufffd]")
@@ -97,7 +98,8 @@ def _blocks(member: Member) -> Iterator[Block | Bad]:
         if isinstance(line, RowError):
             yield Bad(number, line, member.entry)
             continue
-        heading = _HEADING.fullmatch(line)
+        # A heading is short; the pattern would take its time on a long line.
+        heading = _HEADING.fullmatch(line) if len(line) < _LONGEST_HEADING else None
         if paragraph and (heading or not line.strip() or size > _LONGEST_CHARACTERS):
             yield start, False, "\n".join(paragraph).strip()
             paragraph, size = [], 0

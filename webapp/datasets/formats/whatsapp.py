@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from webapp.datasets.chats import conversations_of
 from webapp.datasets.conversation import Conversation
@@ -24,6 +25,8 @@ _SPACES = re.compile("[\u00a0\u202f\u2009]")
 _HEADER = re.compile(r"(?:\[([^\[\]]{8,40})\]|([^\[\]]{8,40}?) -) (.*)", re.DOTALL)
 _NAME = re.compile(r"([^\n]{1,100}?) ?:(?: |$|(?=\S))")
 _SIGN_LINES = 20
+#: So many messages settle in which order the dates are written.
+_SETTLING = 20_000
 
 Header = tuple[Stamp, str, bool]
 
@@ -40,7 +43,7 @@ def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[
 def _messages(upload: Upload, findings: Findings) -> Iterator[Message | Bad]:
     for member in upload.members:
         orders = Orders()
-        for each in headed(member, _header):
+        for each in islice(headed(member, _header), _SETTLING):
             if not isinstance(each, Bad):
                 orders.see(each.header[0])
         yield from _of(member, orders, findings)

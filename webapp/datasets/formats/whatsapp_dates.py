@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal
 
 Order = Literal["dmy", "mdy", "ymd"]
@@ -69,23 +70,28 @@ class Stamp:
         """Since 1970, as if the phone's clock were UTC; None if there is no such day."""
         a, b, c = self.numbers
         year, month, day = {"dmy": (c, b, a), "mdy": (c, a, b), "ymd": (a, b, c)}[order]
-        try:
-            return (
-                datetime(year + 2000 if year < 100 else year, month, day, tzinfo=UTC).timestamp()
-                + self.second
-            )
-        except ValueError:
-            return None
+        midnight = _midnight(year + 2000 if year < 100 else year, month, day)
+        return None if midnight is None else midnight + self.second
+
+
+@lru_cache(maxsize=1024)
+def _midnight(year: int, month: int, day: int) -> float | None:
+    """A chat has many messages a day."""
+    try:
+        return datetime(year, month, day, tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def stamp(text: str) -> Stamp | None:
     """A date and a time, and nothing else."""
-    if found := _TIME_FIRST.fullmatch(text):
-        hour, minute, *numbers = map(int, found.groups())
-        return _checked(numbers, hour, minute, 0)
     found = _STAMP.fullmatch(text)
     if found is None:
-        return None
+        found = _TIME_FIRST.fullmatch(text)
+        if found is None:
+            return None
+        hour, minute, *numbers = map(int, found.groups())
+        return _checked(numbers, hour, minute, 0)
     a, b, c, before, hour, minute, second, after = found.groups()
     return _checked([int(a), int(b), int(c)], _hour(int(hour), before, after), int(minute), int(second or 0))
 
@@ -98,8 +104,8 @@ def _checked(numbers: list[int], hour: int, minute: int, second: int) -> Stamp |
 
 
 def _hour(hour: int, *words: str) -> int:
-    for word in ("".join(char for char in words if not char.isspace() and char != ".") for words in words):
-        word = word.casefold()
+    for word in words:
+        word = word.replace(" ", "").replace(".", "").casefold()
         if word in _PM and hour < 12:
             return hour + 12
         if word in _AM and hour == 12:

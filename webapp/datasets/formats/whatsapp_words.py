@@ -73,15 +73,18 @@ Appel vocal manqué|Appel vidéo manqué|Chiamata vocale persa|Videochiamata per
 null
 """
 
-#: The notice that a chat begins with.
-_ENCRYPTED = re.compile(
-    r"(?:Messages|Nachrichten|Los mensajes|As mensagens|Les messages|I messaggi|De berichten|Berichten|Сообщения|Mesajlar"
-    r"|Wiadomości|Pesan|الرسائل|संदेश|मैसेज|メッセージ|메시지|消息|訊息).{0,80}?(end-to-end encrypted|Ende-zu-Ende-verschlüsselt|cifrad[oa]s de extremo a extremo"
-    r"|criptografia de ponta a ponta|encriptad[oa]s ponto a ponto|chiffrés de bout en bout"
-    r"|crittografat[ie] end-to-end|end-to-end versleuteld|сквозным шифрованием|uçtan uca şifreli"
-    r"|w pełni szyfrowane|dienkripsi (?:secara )?end-to-end|terenkripsi secara end-to-end|مشفرة تمامًا"
-    r"|एंड-टू-एंड एन्क्रिप्टेड|エンドツーエンド|종단간 암호화|端到端加密|端對端加密).{0,300}"
+#: The notice that a chat begins with: "Messages and calls are end-to-end encrypted. …"
+_MESSAGES = (
+    "Messages|Nachrichten|Los mensajes|As mensagens|Les messages|I messaggi|De berichten|Berichten|Сообщения|Mesajlar"
+    "|Wiadomości|Pesan|الرسائل|संदेश|मैसेज|メッセージ|메시지|消息|訊息"
 )
+_ENCRYPTED_IS = (
+    "end-to-end encrypt|Ende-zu-Ende-verschlüsselt|cifrad[oa]s de extremo a extremo|criptografia de ponta a ponta"
+    "|encriptad[oa]s ponto a ponto|chiffrés de bout en bout|crittografat[ie] end-to-end|end-to-end versleuteld"
+    "|сквозным шифрованием|uçtan uca şifreli|w pełni szyfrowane|dienkripsi|terenkripsi|مشفرة تمامًا"
+    "|एंड-टू-एंड एन्क्रिप्टेड|エンドツーエンド|종단간 암호화|端到端加密|端對端加密"
+)
+_ENCRYPTED = re.compile(rf"(?:{_MESSAGES}).{{0,80}}?(?:{_ENCRYPTED_IS}).{{0,300}}")
 #: Of a whole message: whatever the language, media left out stand in angle brackets on Android.
 _BRACKETED = re.compile(r"<[^<>\n]{3,60}>")
 #: A file that came along: its name and a word in brackets (Android), or a word and its name in angle brackets (iOS).
@@ -90,12 +93,16 @@ _PLACE = re.compile(r"[^\n:]{0,40}:? ?https://maps\.google\.com/\?q=\S+")
 _NOTICES = frozenset(
     phrase.casefold().strip() for phrase in re.split(r"[\n|]", _DELETED + _LEFT_OUT) if phrase.strip()
 )
-#: Behind a message that was changed later.
-_EDITED = re.compile(
-    r"\s*<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje|Mensagem editada"
-    r"|Esta mensagem foi editada|Ce message a été modifié|Questo messaggio è stato modificato|Dit bericht is bewerkt"
-    r"|Сообщение изменено|Данное сообщение изменено|Bu mesaj düzenlendi|Wiadomość edytowana|تم تعديل هذه الرسالة"
-    r"|Pesan ini diedit|このメッセージは編集されました|수정된 메시지입니다|此消息已编辑|此訊息已編輯)\.?>\s*$"
+#: Behind a message that was changed later, in angle brackets.
+_EDITED = frozenset(
+    phrase.casefold()
+    for phrase in re.split(
+        r"\|",
+        "This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje|Mensagem editada"
+        "|Esta mensagem foi editada|Ce message a été modifié|Questo messaggio è stato modificato|Dit bericht is bewerkt"
+        "|Сообщение изменено|Данное сообщение изменено|Bu mesaj düzenlendi|Wiadomość edytowana|تم تعديل هذه الرسالة"
+        "|Pesan ini diedit|このメッセージは編集されました|수정된 메시지입니다|此消息已编辑|此訊息已編輯",
+    )
 )
 
 
@@ -107,4 +114,5 @@ def is_notice(text: str) -> bool:
 
 
 def without_edit_mark(text: str) -> str:
-    return _EDITED.sub("", text)
+    before, _, mark = text.rstrip().rpartition("<")
+    return before.rstrip() if mark.rstrip(">.").casefold() in _EDITED else text

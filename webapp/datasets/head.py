@@ -38,8 +38,8 @@ class Head:
 
     @cached_property
     def places(self) -> frozenset[Pattern]:
-        """Those of the signs that the first JSON value has, up to where one format's are complete; of an array, those of
-        its first elements."""
+        """Those of the signs that the first JSON value has, up to where one format's are complete; of an array,
+        those of its first elements."""
         found: set[Pattern] = set()
         if self.start.lstrip()[:1] not in (b"[", b"{"):
             return frozenset()

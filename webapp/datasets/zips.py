@@ -56,7 +56,7 @@ def entries(file: IO[bytes]) -> Iterator[Entry]:
         raise FileError(_DAMAGED) from None
     infos = [info for info in archive.infolist() if not info.is_dir()]
     if len(infos) > MAX_ENTRIES:
-        raise FileError(f"This ZIP archive has more than {MAX_ENTRIES:,} files. Export without media.")
+        raise _too_many()
     if sum(info.file_size for info in infos) > MAX_UNPACKED_BYTES:
         raise FileError(
             f"This ZIP archive holds more than {MAX_UNPACKED_BYTES:,} bytes. Export without media, or in parts."
@@ -73,6 +73,10 @@ def entries(file: IO[bytes]) -> Iterator[Entry]:
         yield Entry(number, info.filename.rpartition("/")[0], archive, info)
 
 
+def _too_many() -> FileError:
+    return FileError(f"This ZIP archive has more than {MAX_ENTRIES:,} files. Export without media.")
+
+
 class _Bounded:
     """The upload for zipfile, which would read a list of entries of any length."""
 
@@ -82,9 +86,10 @@ class _Bounded:
         self.seekable = lambda: True
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _MAX_READ_BYTES:
-            raise FileError(f"This ZIP archive has more than {MAX_ENTRIES:,} files. Export without media.")
-        return self._file.read(size)
+        data = self._file.read(_MAX_READ_BYTES + 1 if size < 0 else min(size, _MAX_READ_BYTES + 1))
+        if len(data) > _MAX_READ_BYTES:
+            raise _too_many()
+        return data
 
 
 class _Guarded:

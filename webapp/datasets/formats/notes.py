@@ -8,7 +8,7 @@ from webapp.datasets.faults import Bad, FileError, RowError
 from webapp.datasets.findings import Findings
 from webapp.datasets.head import Head
 from webapp.datasets.lines import text_lines
-from webapp.datasets.upload import Asked, Member, Upload
+from webapp.datasets.upload import Asked, Member, Upload, is_html
 
 NAME = "notes"
 
@@ -32,8 +32,10 @@ Block = tuple[int, bool, str]
 def fits(head: Head) -> bool:
     """Text that is not JSON, and long enough to say something."""
     text = "\n".join(head.text).strip()
+    if len(text) < _LEAST_CHARACTERS or is_html(head.start):
+        return False
     # The last character may be cut in two.
-    return len(text) >= _LEAST_CHARACTERS and not _JSON.match(text) and not _NO_TEXT.search(text[:-1])
+    return not _JSON.match(text) and not _NO_TEXT.search(text[:-1])
 
 
 def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[Conversation | Bad]:

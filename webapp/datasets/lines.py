@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import IO
 
-from webapp.datasets.faults import RowError
+from webapp.datasets.faults import FileError, RowError
 
 MAX_LINE_BYTES = 1_000_000
 MAX_ROWS = 200_000
+#: A hundred megabytes of text have no more; of line ends, they would take minutes.
+MAX_LINES = 3_000_000
 _CHUNK = 1 << 16
 
 
@@ -38,6 +40,8 @@ def _all_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | RowError]]:
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
+        if number > MAX_LINES:
+            raise FileError(f"More than {MAX_LINES:,} lines. Upload the file in parts.", code="too_many_rows")
         if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
             while line and not line.endswith(b"\n"):
                 line = file.readline(_CHUNK)

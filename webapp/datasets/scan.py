@@ -18,15 +18,18 @@ ANY = "*"
 
 _CHUNK = 1 << 18
 _MAX_KEY_BYTES = 1_000
-#: Keys of one object that are compared to find the same one twice.
+#: Of an object on the way to what is wanted.
 _MAX_KEYS = 10_000
+#: Values on the way that are not what is wanted. An export has a few for each chat.
+_MAX_PASSED = 500_000
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SCALAR = re.compile(rb"[^ \t\r\n,:\[\]{}\"]*")
 #: Repeats are bounded because Python's matcher keeps a state for each; where one stops early, the next match goes on.
 _FLAT = re.compile(
-    rb'(?:[^"\[\]{}]+|"[^"\\]*(?:\\.[^"\\]*){0,1000}"){0,1000}',
+    rb'(?:[^"\[\]{}]+|"[^"\\]*(?:\\.[^"\\]*){0,1000}"|\[[^"\[\]{}]*\]|\{[^"\[\]{}]*\}){0,1000}',
     re.DOTALL,
 )
+_OPENING, _CLOSING = re.compile(rb"[\[{]+"), re.compile(rb"[\]}]+")
 _IN_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*){0,1000}', re.DOTALL)
 
 
@@ -71,6 +74,10 @@ def _descend(
             yield Value(path, line, scan.take(limit))
             return
         yield Value(path, line, None)
+    else:
+        scan.passed += 1
+        if scan.passed > _MAX_PASSED:
+            raise Broken(line, f"more than {_MAX_PASSED:,} values that are no part of a conversation")
     leads_on = any(len(place) > len(shape) and place[: len(shape)] == shape for place in wanted)
     if leads_on and first == b"{":
         for key in scan.fields():
@@ -90,6 +97,7 @@ class _Scan:
         self._buffer = b""
         self._at = 0
         self.line = 1
+        self.passed = 0
         self._kept: list[bytes] | None = None
         self._size = 0
         self._limit = 0
@@ -117,8 +125,9 @@ class _Scan:
             self._expect(b":")
             if key in seen:
                 raise self._broken("the same key twice in one object")
-            if len(seen) < _MAX_KEYS:
-                seen.add(key)
+            if len(seen) == _MAX_KEYS:
+                raise self._broken(f"more than {_MAX_KEYS:,} keys in one object")
+            seen.add(key)
             self.peek()
             yield key
         self._go(self._at + 1)
@@ -182,11 +191,14 @@ class _Scan:
             if char == ord('"'):
                 self._string()
             elif char in b"[{":
-                depth += 1
-                self._go(self._at + 1)
+                end = self._match(_OPENING)
+                depth += end - self._at
+                self._go(end)
             elif char in b"]}":
-                depth -= 1
-                self._go(self._at + 1)
+                # What closes more than this value is not this value's.
+                end = min(self._match(_CLOSING), self._at + depth)
+                depth -= end - self._at
+                self._go(end)
             if depth == 0:
                 return
 

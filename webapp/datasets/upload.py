@@ -124,7 +124,7 @@ def _decoded(file: IO[bytes], encoding: str) -> IO[bytes]:
     result = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 (goes with the upload)
     try:
         while chunk := file.read(_CHUNK):
-            result.write(decoder.decode(chunk).encode("utf-8", "surrogatepass"))
+            result.write(decoder.decode(chunk).encode())
         result.write(decoder.decode(b"", final=True).encode())
     except UnicodeError:
         raise FileError(

@@ -35,8 +35,8 @@ def telegram(messages: str) -> str:
 
 
 def many_files() -> bytes:
-    """Entries of no bytes: 60,000 of them, in a list of 3 MB."""
-    return zipped({str(at): b"" for at in range(60_000)}, zipfile.ZIP_STORED)
+    """Entries of no bytes: 40,000 of them, in a list of 2 MB."""
+    return zipped({str(at): b"" for at in range(40_000)}, zipfile.ZIP_STORED)
 
 
 #: What the report has to say, and the file.
@@ -53,9 +53,9 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes | str]]] = {
         "nested deeper",
         lambda: telegram('{"text":' + "[" * 100_000 + "]" * 100_000 + "}"),
     ),
-    "small arrays": ("longer than", lambda: telegram('{"text":[' + "[[0]]," * 2 * MB + "0]}")),
-    "a string without end": ("cannot be read", lambda: telegram('{"text": "' + "a" * 60 * MB)),
-    "a long message": ("longer than", lambda: telegram('{"text": "' + "a" * 60 * MB + '"}')),
+    "small arrays": ("longer than", lambda: telegram('{"text":[' + "[[0]]," * 300_000 + "0]}")),
+    "a string without end": ("cannot be read", lambda: telegram('{"text": "' + "a" * 25 * MB)),
+    "a long message": ("longer than", lambda: telegram('{"text": "' + "a" * 25 * MB + '"}')),
     "escapes without end": ("longer than", lambda: telegram('{"text": "' + "\\\\" * 10 * MB + '"}')),
     "quotes without end": ("longer than", lambda: telegram('{"text": [' + '"",' * 5 * MB + '""]}')),
     "a number without end": ("longer than", lambda: telegram('{"date_unixtime": ' + "9" * 30 * MB + "}")),
@@ -63,17 +63,17 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes | str]]] = {
     "a key without end": ("longer than", lambda: '{"' + "k" * 30 * MB + '": 1, ' + telegram("{}")[1:]),
     "many keys": (
         "longer than",
-        lambda: "{" + "".join(f'"{at}":0,' for at in range(MB)) + telegram("{}")[1:],
+        lambda: "{" + "".join(f'"{at}":0,' for at in range(300_000)) + telegram("{}")[1:],
     ),
     "many values that are none": (
         "cannot be read",
-        lambda: telegram("0")[:-1] + ', "chats": {"list": [' + "0," * 3 * MB,
+        lambda: telegram("0")[:-1] + ', "chats": {"list": [' + "0," * 600_000,
     ),
     "spaces": ("empty", lambda: " " * 30 * MB),
-    "line ends": ("lines", lambda: DAY + "Ann: a\n" + "\n" * 10 * MB),
+    "line ends": ("lines", lambda: DAY + "Ann: a\n" + "\n" * 3_100_000),
     "a chat without a silence": (
         "one side",
-        lambda: DAY + "Me: a\n" + (DAY + "Ann: " + "word " * 100 + "\n") * 20_000,
+        lambda: DAY + "Me: a\n" + (DAY + "Ann: " + "word " * 100 + "\n") * 10_000,
     ),
     "a message of many lines": (
         "message longer",

@@ -1,5 +1,6 @@
 """When a message was written, as exports say it."""
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,9 @@ def unix_seconds(value: Any, field: str) -> float:
     try:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)) or len(str(value)) > 30:
             raise ValueError
-        return float(value)
+        seconds = float(value)
+        if not math.isfinite(seconds):
+            raise ValueError
+        return seconds
     except ValueError:
         raise RowError(field, "not a time in seconds", _FIX) from None

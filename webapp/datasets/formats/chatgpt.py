@@ -20,7 +20,7 @@ SIGNS = (frozenset({(ANY, "mapping"), (ANY, "current_node")}),)
 MAX_BYTES = 8_000_000
 #: Marks of citations that only ChatGPT's page can show.
 _CITATION = re.compile("\ue200[^\ue200\ue201]{0,2000}\ue201|[\ue200-\ue206]")
-_TEXTS = {"text", "multimodal_text"}
+_TEXTS = ("text", "multimodal_text")
 
 
 def fits(head: Head) -> bool:

@@ -20,7 +20,7 @@ NAME = "discord"
 _MESSAGE = ("messages", ANY)
 SIGNS = (frozenset({(*_MESSAGE, "author", "name"), (*_MESSAGE, "timestamp"), (*_MESSAGE, "content")}),)
 #: All other types are what Discord itself says: somebody joined, pinned, called.
-_SPOKEN = {"Default", "Reply", "ThreadStarterMessage"}
+_SPOKEN = ("Default", "Reply", "ThreadStarterMessage")
 
 
 def fits(head: Head) -> bool:

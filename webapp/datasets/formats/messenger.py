@@ -21,7 +21,7 @@ NAME = "messenger"
 _MESSAGE = ("messages", ANY)
 SIGNS = (frozenset({(*_MESSAGE, "sender_name"), (*_MESSAGE, "timestamp_ms")}),)
 _SERVICE_KEYS = {"call_duration", "is_unsent_image_by_messenger_kid_parent", "users"}
-_SERVICE_TYPES = {"Call", "Subscribe", "Unsubscribe"}
+_SERVICE_TYPES = ("Call", "Subscribe", "Unsubscribe")
 #: Meta's own sentences in place of a message, in the account's language.
 _OWN_SENTENCE = re.compile(
     r"(?:.{1,80} (?:sent an attachment|sent a photo|hat einen Anhang gesendet|envió un archivo adjunto"

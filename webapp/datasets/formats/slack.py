@@ -22,7 +22,7 @@ NAME = "slack"
 SIGNS = (frozenset({(ANY, "ts"), (ANY, "text"), (ANY, "type")}),)
 _USER_SIGN = frozenset({(ANY, "id"), (ANY, "profile", "real_name")})
 #: Other subtypes are Slack's own words, or those of bots.
-_SPOKEN = {None, "thread_broadcast", "me_message"}
+_SPOKEN = (None, "thread_broadcast", "me_message")
 _MAX_USERS = 20_000
 #: <@U1>, <#C1|general>, <!here>, <https://…|what it is called>
 _MARK = re.compile(r"<([@#!]?)([^<>|\n]{1,500})(?:\|([^<>\n]{0,500}))?>")

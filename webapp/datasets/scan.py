@@ -180,8 +180,9 @@ class _Scan:
                 raise self._broken("it ends inside a string")
 
     def _container(self) -> None:
-        depth = 0
-        while True:
+        self._go(self._at + 1)
+        depth = 1
+        while depth:
             self._go(self._match(_FLAT))
             if self._at == len(self._buffer):
                 if not self._more():
@@ -199,8 +200,6 @@ class _Scan:
                 end = min(self._match(_CLOSING), self._at + depth)
                 depth -= end - self._at
                 self._go(end)
-            if depth == 0:
-                return
 
     def _key(self, raw: bytes | None) -> str:
         if raw is None:

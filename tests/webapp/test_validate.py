@@ -53,8 +53,21 @@ def talks(result: Validated) -> list[dict[str, Any]]:
         b"\n\n" + line(GOOD) + b"   \n",
         line({"prompt": "q", "completion": " a"}),
         line(GOOD | {"tools": []}),
+        b"\xff\xfe" + line(GOOD).decode().encode("utf-16-le"),
+        b"\xfe\xff" + line(GOOD).decode().encode("utf-16-be"),
+        b"[" + line(GOOD).strip() + b"]",
     ],
-    ids=["BOM", "CRLF", "no final newline", "blank lines", "prompt and completion", "no tools"],
+    ids=[
+        "BOM",
+        "CRLF",
+        "no final newline",
+        "blank lines",
+        "prompt and completion",
+        "no tools",
+        "UTF-16",
+        "UTF-16, big end first",
+        "an array",
+    ],
 )
 def test_accepted(data: bytes) -> None:
     result = check(data)
@@ -170,12 +183,12 @@ def test_control_tokens_stay_plain_text() -> None:
     [
         (b"", "empty"),
         (b" \n\n", "empty"),
-        ("\ufeff".encode("utf-16-le") + "{}".encode("utf-16-le"), "UTF-16"),
+        (b"\xff\xfe" + "{}".encode("utf-16-le"), "keys (none)"),
+        (b"\xff\xfe{\x00}", "UTF-16"),
         (json.dumps(GOOD).encode("utf-16-le"), "UTF-16"),
         (b"PK\x03\x04....", "ZIP"),
         (b"\x1f\x8b\x08\x00", "gzip"),
         (b"%PDF-1.7", "PDF"),
-        (b"[" + line(GOOD).strip() + b"]", "JSON array"),
         (b"Hello,\nthese are notes.\n", "No line of this file"),
         (line({"text": "a"}) + line({"text": "b"}), "keys text"),
     ],

@@ -20,6 +20,7 @@ from webapp.config.faults import BadRequest
 from webapp.datasets.files import file_content, file_delete, file_keep, file_problems
 from webapp.datasets.intake import upload_take
 from webapp.datasets.readers import check_readable
+from webapp.datasets.upload import Asked
 from webapp.tenants.scope import Scope, end_user_for
 
 _UPLOAD = {
@@ -30,6 +31,18 @@ _UPLOAD = {
             "file": {"type": "string", "format": "binary"},
             "purpose": {"type": "string", "enum": ["fine-tune"]},
             "user": {"type": "string", "description": "Attune's own: whose conversations these are."},
+            "me": {
+                "type": "string",
+                "description": "Attune's own, for exports of people's chats: the speaker to train, by the name in the "
+                "export. Without it, the report lists the `speakers`.",
+            },
+            "voice": {
+                "type": "string",
+                "enum": ["me", "assistant"],
+                "default": "assistant",
+                "description": "Attune's own, for exports of ChatGPT and Claude: train the person's words, or the "
+                "assistant's.",
+            },
             "expires_after[anchor]": {"type": "string", "enum": ["created_at"]},
             "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2592000},
         },
@@ -51,7 +64,8 @@ class Files(APIView):
         body = _fingerprint(request, form, upload)
         if before := answered(request, route="files", body=body):
             return before
-        with upload_take(tenant=scope.tenant, stream=upload, purpose=form.purpose) as intake:
+        asked = Asked(me=form.me, voice=form.voice)
+        with upload_take(tenant=scope.tenant, stream=upload, purpose=form.purpose, asked=asked) as intake:
 
             def create() -> dict[str, Any]:
                 file = file_keep(

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from adapters_store.names import Method, Position
 from webapp.config.strict_json import read_object
+from webapp.datasets.upload import Voice
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -73,12 +74,15 @@ class JobRequest(Body):
 
 
 class FileForm(BaseModel):
-    """POST /v1/files, beside the part `file`. `user` is Attune's own: whose conversations these are."""
+    """POST /v1/files, beside the part `file`. Attune's own: `user` (whose conversations these are), `me` (which speaker
+    of a chat export that is), `voice` (whom to train in an assistant's export)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     purpose: Annotated[Text, Field(max_length=40)]
     user: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    me: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    voice: Voice = "assistant"
     expires_after_anchor: Annotated[Literal["created_at"] | None, Field(alias="expires_after[anchor]")] = None
     expires_after_seconds: Annotated[
         Annotated[int, Field(ge=3600, le=2_592_000)] | None, Field(alias="expires_after[seconds]")

@@ -43,7 +43,8 @@ class FileObject(BaseModel):
     status: Literal["uploaded", "processed", "error"]
     expires_at: int | None = None
     status_details: str | None = None
-    #: Attune's own: {rows, good, bad, examples, error, problems [{line, field, reason, fix}], notes}. Lists leave
+    #: Attune's own: {rows, good, bad, examples, error, code, problems [{line, field, reason, fix}], notes, facts,
+    #: duplicates {rows, ids}, and for people's chats speakers [{name, messages}], me}. Lists leave
     #: `problems` out; /v1/files/{id}/report has every one of them.
     report: dict[str, Any]
     format: str

@@ -1,23 +1,17 @@
 """A conversation as trainers read it, and the rules that every format's rows have to meet."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-ROLES = ("system", "user", "assistant")
+from webapp.datasets.faults import RowError
+
 MAX_MESSAGES = 2_000
 #: Between two turns of one role that become one.
 _JOINT = "\n\n"
-
-
-class RowError(Exception):
-    """A row that cannot be trained on. Texts name the field and the mend, and never quote the row."""
-
-    def __init__(self, field: str, reason: str, fix: str) -> None:
-        super().__init__(reason)
-        self.field = field
-        self.reason = reason
-        self.fix = fix
+#: Half of a character, which no UTF-8 can hold.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass
@@ -38,6 +32,15 @@ class Conversation:
     turns: list[Turn]
     #: What was changed, counted by its sentence: said in the report, never silent.
     notes: Counter[str]
+    #: Which conversation of the upload it comes from: a row's line, or a chat's number. Pieces cut from one chat
+    #: share it, so that a split by conversation keeps them on one side.
+    source: str = ""
+    #: 1, 2, … for pieces of one source; 0 if it is whole.
+    part: int = 0
+
+    @property
+    def id(self) -> str:
+        return f"{self.source}.{self.part}" if self.part else self.source
 
     @property
     def examples(self) -> int:
@@ -59,7 +62,7 @@ def conversation(turns: list[Turn], notes: Counter[str] | None = None) -> Conver
             continue
         if not turn.content.strip():
             _empty(index, turn)
-        if any(0xD800 <= ord(char) <= 0xDFFF for char in turn.content):
+        if _HALF.search(turn.content):
             _bad_text(index)
         if merged and merged[-1].role == turn.role:
             _merge(merged[-1], turn, index)

@@ -13,6 +13,7 @@ from webapp.config.faults import BadRequest, TooLarge, Unavailable
 from webapp.config.pool import connection_give_back
 from webapp.config.settings import settings
 from webapp.datasets.storage import objects_put
+from webapp.datasets.upload import Asked
 from webapp.datasets.validate import HashedFile, Validated, validate
 from webapp.tenants.models import Tenant
 
@@ -45,9 +46,15 @@ class Intake:
 
 @contextmanager
 def upload_take(
-    *, tenant: Tenant, stream: IO[bytes] | Iterable[bytes], purpose: str = UPLOAD_PURPOSE
+    *,
+    tenant: Tenant,
+    stream: IO[bytes] | Iterable[bytes],
+    purpose: str = UPLOAD_PURPOSE,
+    asked: Asked | None = None,
 ) -> Iterator[Intake]:
     """Take an upload in; never within a transaction. Its temporary files go at the block's end.
+
+    `asked`: who 'me' is in a chat export, and whose voice to train in an assistant's.
 
     Raises TooLarge, BadRequest (another purpose), Unavailable (storage is away, or too many uploads at once); never
     for what is in the file.
@@ -61,7 +68,7 @@ def upload_take(
     connection_give_back()
     with closing(HashedFile()) as raw:
         _receive(stream, raw)
-        with closing(_checked(raw)) as checked:
+        with closing(_checked(raw, asked)) as checked:
             intake = Intake(raw, checked)
             objects_put(tenant=tenant.storage_id, parts=intake.parts)
             yield intake
@@ -79,13 +86,13 @@ def _receive(stream: IO[bytes] | Iterable[bytes], raw: HashedFile) -> None:
     raw.file.seek(0)
 
 
-def _checked(raw: HashedFile) -> Validated:
+def _checked(raw: HashedFile, asked: Asked | None) -> Validated:
     if not _checking.acquire(timeout=_PATIENCE_SECONDS):
         raise Unavailable(
             "Many files are being checked at the moment. Upload yours again shortly.", code="uploads_busy"
         )
     try:
-        return validate(raw.file)
+        return validate(raw.file, asked)
     finally:
         _checking.release()
 

@@ -1,22 +1,20 @@
-"""An upload, row by row, into conversations and a report. Memory is bounded whatever the file holds."""
+"""An upload, whatever its format, into conversations and a report. Memory is bounded whatever the file holds."""
 
 import hashlib
 import json
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO
 
-from webapp.datasets.conversation import RowError
-from webapp.datasets.formats import FORMATS, Format, sniff
-from webapp.datasets.lines import MAX_ROWS, FileError, check_kind, lines, parse_row
+from webapp.datasets.conversation import Conversation
+from webapp.datasets.faults import Bad, FileError
+from webapp.datasets.formats import recognise
+from webapp.datasets.lines import MAX_ROWS
+from webapp.datasets.report import LISTED_PROBLEMS, Report
+from webapp.datasets.upload import Asked, open_upload
 
 #: In memory up to here, then a temporary file.
 _SPOOL_BYTES = 4_000_000
-#: Bad rows that the report itself lists; all of them are in the report's object.
-LISTED_PROBLEMS = 1_000
-_SNIFFED_ROWS = 20
 
 
 class HashedFile:
@@ -41,135 +39,63 @@ class HashedFile:
 
 
 @dataclass
-class Report:
-    """What became of the rows. `error` is set when nothing of the file can be trained on."""
-
-    rows: int = 0
-    good: int = 0
-    bad: int = 0
-    examples: int = 0
-    error: str | None = None
-    format: str = ""
-    problems: list[dict[str, Any]] = field(default_factory=list)
-    notes: Counter[str] = field(default_factory=Counter)
-
-    def as_json(self) -> dict[str, Any]:
-        """How the report is stored and shown."""
-        return {
-            "rows": self.rows,
-            "good": self.good,
-            "bad": self.bad,
-            "examples": self.examples,
-            "error": self.error,
-            "problems": self.problems,
-            "notes": [f"{count} × {sentence}" for sentence, count in self.notes.most_common(50)]
-            + self._advice(),
-        }
-
-    def _advice(self) -> list[str]:
-        if 0 < self.examples < 10:
-            return [
-                f"Only {self.examples} examples: expect a change of style, and hardly any facts. 50 do better."
-            ]
-        return []
-
-
-@dataclass
 class Validated:
     """`conversations` is what trainers read; `problems` lists every bad row, one JSON object a line."""
 
     report: Report
-    conversations: HashedFile
-    problems: HashedFile
+    conversations: HashedFile = field(default_factory=HashedFile)
+    problems: HashedFile = field(default_factory=HashedFile)
 
     def close(self) -> None:
         self.conversations.close()
         self.problems.close()
 
 
-def validate(file: IO[bytes]) -> Validated:
+def validate(file: IO[bytes], asked: Asked | None = None) -> Validated:
     """Read the whole of a seekable file. Never raises for what is in it."""
-    result = Validated(Report(), HashedFile(), HashedFile())
+    result = Validated(Report(asked or Asked()))
     report = result.report
     try:
-        check_kind(file)
-        start = file.tell()
-        form = _sniff(file)
-        report.format = form.NAME if form else ""
-        file.seek(start)
-        for line, row in _rows(file):
-            _take(result, form, line, row)
-        if form is None:
-            report.error = f"No line of this file is a JSON object. Expected on each line: {_expected()}."
+        form, upload = recognise(open_upload(file))
+        report.format = form.NAME
+        for item in form.conversations(upload, report.asked, report.findings):
+            if report.rows == MAX_ROWS:
+                raise FileError(
+                    f"More than {MAX_ROWS:,} rows. Upload the file in parts.", code="too_many_rows"
+                )
+            report.rows += 1
+            if isinstance(item, Bad):
+                _refuse(result, item)
+            else:
+                _keep(result, item)
     except FileError as error:
-        report.error = str(error)
+        report.error, report.code = str(error), error.code
     if report.error is None and report.good == 0:
-        report.error = f"None of the {report.rows:,} rows can be trained on; the report says why for each."
+        report.error = (
+            f"None of the {report.rows:,} rows can be trained on; the report says why for each."
+            if report.rows
+            else "Nothing in this file can be trained on; the report's notes say what was left out and why."
+        )
+        report.code = "no_good_row"
     return result
 
 
-def _rows(file: IO[bytes]) -> Iterator[tuple[int, bytes | RowError]]:
-    for count, (number, line) in enumerate(lines(file)):
-        if count == MAX_ROWS:
-            raise FileError(f"More than {MAX_ROWS:,} rows. Upload the file in parts.")
-        yield number, line
+def _refuse(result: Validated, bad: Bad) -> None:
+    report, error = result.report, bad.error
+    report.bad += 1
+    problem = {"line": bad.line, "field": error.field, "reason": error.reason, "fix": error.fix}
+    if bad.entry is not None:
+        problem["entry"] = bad.entry
+    result.problems.write(json.dumps(problem, ensure_ascii=True).encode() + b"\n")
+    if len(report.problems) < LISTED_PROBLEMS:
+        report.problems.append(problem)
 
 
-def _take(result: Validated, form: Format | None, number: int, line: bytes | RowError) -> None:
+def _keep(result: Validated, talk: Conversation) -> None:
     report = result.report
-    report.rows += 1
-    try:
-        if isinstance(line, RowError):
-            raise line
-        row = parse_row(line)
-        assert form is not None, "a file with a readable row has a format"
-        if not form.fits(row):
-            _other_format(row, form)
-        talk = form.parse(row)
-    except RowError as error:
-        report.bad += 1
-        problem = {"line": number, "field": error.field, "reason": error.reason, "fix": error.fix}
-        result.problems.write(json.dumps(problem, ensure_ascii=True).encode() + b"\n")
-        if len(report.problems) < LISTED_PROBLEMS:
-            report.problems.append(problem)
-        return
     report.good += 1
     report.examples += talk.examples
     report.notes.update(talk.notes)
-    kept = {"id": str(number), "messages": [turn.as_json() for turn in talk.turns], "split": "train"}
+    report.duplicates.look(talk)
+    kept = {"id": talk.id, "messages": [turn.as_json() for turn in talk.turns], "split": "train"}
     result.conversations.write(json.dumps(kept, ensure_ascii=False).encode() + b"\n")
-
-
-def _sniff(file: IO[bytes]) -> Format | None:
-    """The file's format, from the first rows that are JSON at all; None if there is no such row."""
-    rows: list[dict[str, Any]] = []
-    for count, (_, line) in enumerate(lines(file)):
-        if count == MAX_ROWS or len(rows) == _SNIFFED_ROWS:
-            break
-        if isinstance(line, bytes):
-            try:
-                rows.append(parse_row(line))
-            except RowError:
-                continue
-    form = sniff(rows) if rows else None
-    if rows and form is None:
-        keys = ", ".join(sorted({key[:40] for row in rows for key in row})[:10]) or "(none)"
-        raise FileError(
-            f"This file's format is not known: its rows have the keys {keys}. Expected on each line: {_expected()}."
-        )
-    return form
-
-
-def _expected() -> str:
-    return " or ".join(known.KEYS for known in FORMATS)
-
-
-def _other_format(row: dict[str, Any], form: Format) -> None:
-    other = sniff([row])
-    raise RowError(
-        "line",
-        f"a row of the format {other.NAME} in a file of {form.NAME}"
-        if other
-        else f"not a row of {form.NAME}",
-        f"Write it like the others: {form.KEYS}.",
-    )

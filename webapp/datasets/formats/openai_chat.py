@@ -1,10 +1,12 @@
 """OpenAI chat: {"messages": [{"role", "content", "tool_calls"?, "weight"?}], "tools"?} a line."""
 
-import json
 from collections import Counter
 from typing import Any
 
-from webapp.datasets.conversation import Conversation, RowError, Turn, conversation
+from webapp.datasets.conversation import Conversation, Turn, conversation
+from webapp.datasets.faults import RowError
+from webapp.datasets.row_keys import keys_check
+from webapp.datasets.tool_text import call_text, result_text
 
 NAME = "openai_chat"
 KEYS = '{"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}'
@@ -20,9 +22,6 @@ _ROLES = {
     "tool": "user",
     "function": "user",
 }
-#: An answer written as a tool call is text like any other to a small model: the form that Qwen and Hermes use.
-_CALL = "<tool_call>\n{}\n</tool_call>"
-_RESULT = "<tool_response>\n{}\n</tool_response>"
 
 
 def fits(row: dict[str, Any]) -> bool:
@@ -30,21 +29,12 @@ def fits(row: dict[str, Any]) -> bool:
 
 
 def parse(row: dict[str, Any]) -> Conversation:
-    rivals = sorted(_RIVALS & set(row))
-    if rivals:
-        raise RowError(
-            rivals[0],
-            f"both 'messages' and '{rivals[0]}': it is unclear which is meant",
-            f"Keep one of them; drop '{rivals[0]}' if the messages are complete.",
-        )
+    notes = keys_check(row, known=_KNOWN, rivals=_RIVALS, own="messages")
     messages = row.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RowError("messages", "not a list of messages", 'Write "messages": [{"role": …, "content": …}].')
-    notes: Counter[str] = Counter()
     if row.get("tools") or row.get("functions"):
         notes["tool definitions are not part of training yet and were left out"] += 1
-    if unknown := sorted(set(row) - _KNOWN):
-        notes[f"unknown keys were ignored: {', '.join(key[:40] for key in unknown[:5])}"] += 1
     return conversation([_turn(index, message, notes) for index, message in enumerate(messages)], notes)
 
 
@@ -65,7 +55,7 @@ def _turn(index: int, message: Any, notes: Counter[str]) -> Turn:
     elif content is None:
         raise RowError(f"{where}.content", "no content", "Write the text; only tool calls may stand without.")
     if said in ("tool", "function"):
-        content = _RESULT.format(content)
+        content = result_text(content)
         notes["tool results were written as user messages"] += 1
     return Turn(role, content or "", weight)
 
@@ -106,7 +96,7 @@ def _calls(where: str, calls: Any) -> list[str]:
     """Each call as text, arguments as an object whether they came as one or as a string of JSON."""
     if not isinstance(calls, list):
         raise RowError(f"{where}.tool_calls", "not a list", "Write a list of tool calls, or leave it out.")
-    return [_CALL.format(_call(f"{where}.tool_calls[{index}]", call)) for index, call in enumerate(calls)]
+    return [_call(f"{where}.tool_calls[{index}]", call) for index, call in enumerate(calls)]
 
 
 def _call(where: str, call: Any) -> str:
@@ -115,12 +105,4 @@ def _call(where: str, call: Any) -> str:
         raise RowError(
             where, "not a function call", 'Write {"type": "function", "function": {"name", "arguments"}}.'
         )
-    arguments = function.get("arguments", {})
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            raise RowError(
-                f"{where}.function.arguments", "not JSON", "Write the arguments as JSON."
-            ) from None
-    return json.dumps({"name": function["name"], "arguments": arguments}, ensure_ascii=False)
+    return call_text(f"{where}.function", function["name"], function.get("arguments", {}))

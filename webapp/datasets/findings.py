@@ -1,0 +1,14 @@
+"""What a format has to say of a whole file, beside its conversations: counts and sentences, never content."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Findings:
+    #: What was left out or changed, counted by its sentence.
+    notes: Counter[str] = field(default_factory=Counter)
+    #: Sentences about the whole, with the counts already in them.
+    facts: list[str] = field(default_factory=list)
+    #: Who wrote how many messages, where 'me' is one of them.
+    speakers: Counter[str] = field(default_factory=Counter)

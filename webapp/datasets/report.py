@@ -1,0 +1,66 @@
+"""What became of an upload's rows: counts, notes and the first bad rows. Never a row's content."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from webapp.datasets.duplicates import Duplicates
+from webapp.datasets.findings import Findings
+from webapp.datasets.upload import Asked
+
+#: Bad rows that the report itself lists; all of them are in the report's object.
+LISTED_PROBLEMS = 1_000
+_LISTED_SPEAKERS = 100
+_LISTED_NOTES = 50
+
+
+@dataclass
+class Report:
+    """`error` and `code` are set when nothing of the file can be trained on."""
+
+    asked: Asked = field(default_factory=Asked)
+    rows: int = 0
+    good: int = 0
+    bad: int = 0
+    examples: int = 0
+    error: str | None = None
+    code: str | None = None
+    format: str = ""
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+    findings: Findings = field(default_factory=Findings)
+    duplicates: Duplicates = field(default_factory=Duplicates)
+
+    def as_json(self) -> dict[str, Any]:
+        """How the report is stored and shown. What does not apply to the format is left out."""
+        report: dict[str, Any] = {
+            "rows": self.rows,
+            "good": self.good,
+            "bad": self.bad,
+            "examples": self.examples,
+            "error": self.error,
+            "code": self.code,
+            "problems": self.problems,
+            "notes": self._notes(),
+            "facts": self.findings.facts,
+            "duplicates": {"rows": self.duplicates.count, "ids": self.duplicates.ids},
+        }
+        if self.findings.speakers:
+            listed = self.findings.speakers.most_common(_LISTED_SPEAKERS)
+            report["speakers"] = [{"name": name, "messages": count} for name, count in listed]
+            report["me"] = self.asked.me
+        return report
+
+    def _notes(self) -> list[str]:
+        counted = self.notes + self.findings.notes
+        notes = [f"{count} × {sentence}" for sentence, count in counted.most_common(_LISTED_NOTES)]
+        if self.duplicates.count:
+            notes.append(
+                f"{self.duplicates.count} × a row says what an earlier one says, but for case, spacing and "
+                "punctuation: the model learns it as often as it is there. Leave repeats out if that is not meant."
+            )
+        if 0 < self.examples < 10:
+            notes.append(
+                f"Only {self.examples} examples: expect a change of style, and hardly any facts. 50 do better."
+            )
+        return notes

@@ -78,6 +78,7 @@ def test_every_version_has_a_digest_for_every_name(version):
     assert len(TABLE[version].split()) == len(NAMES) == len(set(NAMES))
 
 
+@pytest.mark.slow
 def test_both_ways_agree_on_the_installed_version():
     """On a source that was replaced by the plugin the import would see the replacement, so that runs elsewhere."""
     from tests.inference.test_plugin import run

@@ -58,7 +58,7 @@ def test_missing_settings_are_all_named() -> None:
         [sys.executable, "manage.py", "check"], env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
-    for name in ("ATTUNE_DATABASE_URL: is not set", "ATTUNE_S3_BUCKET: is not set", "ATTUNE_PUBLIC_URL: "):
+    for name in ("Set ATTUNE_DATABASE_URL;", "Set ATTUNE_S3_BUCKET;", "ATTUNE_PUBLIC_URL"):
         assert name in done.stderr
 
 

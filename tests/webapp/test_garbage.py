@@ -27,6 +27,7 @@ from webapp.datasets.storage import PUT_SECONDS, store
 from webapp.engine import Engine
 from webapp.jobs.gate import gate
 from webapp.jobs.lifecycle import job_cancel
+from webapp.jobs.models import Job
 from webapp.jobs.sweeper import files_expire, objects_sweep
 from webapp.tenants.models import EndUser
 
@@ -133,14 +134,14 @@ def test_the_engine_forgets_what_it_only_tried(
     company: Company, web: httpx.Client, played_engine: PlayedEngine, how: str
 ) -> None:
     job, trainer = running(company, web)
-    body = trainer.adapter()
-    trainer.complete(body)
+    trainer.complete(trainer.adapter())
+    name = Manifest.model_validate(Job.objects.get(id=job.id).manifest).name
     played_engine.refuse = (503, "adapter_memory_full") if how == "cancel" else (422, "adapter_corrupt")
     gate(job=job.id, asked=played_engine.engine)
     if how == "cancel":
         job_cancel(job=job)
     sweep()
-    assert forgotten(company, played_engine, Manifest.model_validate(body["manifest"]).name)
+    assert forgotten(company, played_engine, name)
 
 
 def test_one_object_that_storage_keeps(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:

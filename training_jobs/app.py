@@ -3,15 +3,10 @@
 Start it with `python -m training_jobs`, or `celery -A training_jobs.app worker -Q train.<base> -c 1`.
 """
 
-import os
-
 from celery import Celery
 
+import training_jobs.offline  # noqa: F401 (before anything imports transformers)
 from training_jobs.settings import settings
-
-# A trainer reads local folders alone: no model hub is asked, and nobody is told what is trained. These are switches of
-# other libraries, which read them when a job first imports them.
-os.environ.update({"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"})
 
 app = Celery(
     "training_jobs",

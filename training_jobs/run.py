@@ -1,27 +1,24 @@
 """One job from its claim to its end."""
 
 import logging
-import resource
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import torch
 
-from adapters_store.errors import AdapterError
-from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE, BaseRef
-from training_jobs.attach.adapter import adapter_attach, adapter_detach, adapter_save
+from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE
+from training_jobs.adapter_train import ADAPTER, adapter_train
 from training_jobs.base_models import LoadedBase, WarmBase
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.client import JobCalls, WebApp
 from training_jobs.data import examples_read
-from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopped, UserFault
+from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopped
 from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
 from training_jobs.messages import Claim, Complete, Fail, JobSpec, Release, Report
-from training_jobs.sft import Pace, SupervisedRun, Trained
+from training_jobs.sft import Pace, Trained
 from training_jobs.transfer import Storage
 
 log = logging.getLogger(__name__)
@@ -151,11 +148,6 @@ class _Job:
             ) from None
         for complaint in examples.complaints(max_tokens=base.max_tokens):
             self.lease.event(complaint, level="warn")
-        if not examples.train:
-            raise UserFault(
-                "nothing_to_train",
-                "No row has an assistant message to learn from that fits the model. See the events for each reason.",
-            )
         self.lease.event(
             f"Training on {len(examples.train)} assistant messages ({examples.train.target_tokens} tokens), "
             f"judging by {len(examples.held_out)} held-out ones."
@@ -163,53 +155,22 @@ class _Job:
         return examples
 
     def _train(self, base: LoadedBase, examples: Examples, checkpoint: Path | None) -> Report:
-        try:
-            model = adapter_attach(base.model, self.spec.recipe, seed=self.spec.hyperparameters.seed)
-        except ValueError as error:
-            raise UserFault("recipe_unfit", str(error)) from None
-        try:
-            trained = SupervisedRun(
-                model=model,
-                examples=examples,
-                hyperparameters=self.spec.hyperparameters,
-                tokenizer=base.tokenizer,
-                watcher=self.lease,
-                folder=self.scratch,
-                pace=self.runner.pace,
-            ).train(checkpoint)
-            adapter_save(
-                model,
-                self.scratch / "adapter",
-                recipe=self.spec.recipe,
-                base=BaseRef(digest=base.ref.digest, name=base.ref.name),
-                training=self._facts(base, examples, trained),
-            )
-        except AdapterError as error:
-            raise OurFault(error.code, f"The trained adapter is not sound: {error.message}") from None
-        finally:
-            adapter_detach(model)
+        trained = adapter_train(
+            base,
+            examples,
+            self.scratch,
+            recipe=self.spec.recipe,
+            hyperparameters=self.spec.hyperparameters,
+            watcher=self.lease,
+            pace=self.runner.pace,
+            checkpoint=checkpoint,
+        )
         return _report(trained)
-
-    def _facts(self, base: LoadedBase, examples: Examples, trained: Trained) -> dict[str, Any]:
-        """What the manifest remembers of how the adapter came to be; nothing of the data."""
-        on_gpu = base.model.device.type == "cuda"
-        return {
-            "hyperparameters": self.spec.hyperparameters.model_dump(),
-            "recipe": self.spec.recipe.model_dump(),
-            "examples": len(examples.train),
-            "held_out_examples": len(examples.held_out),
-            "left_out": sum(left.count for left in examples.left_out.values()),
-            "steps": len(trained.losses),
-            "seconds": round(trained.seconds, 3),
-            "device": torch.cuda.get_device_name() if on_gpu else "cpu",
-            "dtype": str(base.model.dtype).removeprefix("torch."),
-            "peak_memory_bytes": _peak_memory(on_gpu=on_gpu),
-        }
 
     def _publish(self, report: Report) -> None:
         """Upload the adapter's files and complete the job. Its checkpoints have no purpose any more."""
         self.lease.finish_uploads(drop=True)
-        folder = self.scratch / "adapter"
+        folder = self.scratch / ADAPTER
         for name in (TENSORS_FILE, CONFIG_FILE):
             self.storage.upload(folder / name, self.calls)
         manifest = self.storage.upload(folder / MANIFEST_FILE, self.calls)
@@ -227,13 +188,6 @@ def _report(trained: Trained) -> Report:
         held_out_loss_before=trained.held_out_before,
         held_out_loss_after=trained.held_out_after,
     )
-
-
-def _peak_memory(*, on_gpu: bool) -> int:
-    """Bytes: of the GPU's allocator, or this process's resident set."""
-    if on_gpu:
-        return int(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _unexpected(error: Exception) -> JobFault:

@@ -1,0 +1,82 @@
+"""attune-train: a file of conversations and a base model's folder in, an adapter's folder out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adapters_store.weights import adapter_read
+from tests.training_jobs.tiny import tiny_folder
+from training_jobs.cli import main
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("base") / "tiny")
+
+
+def row(number: int, **more: object) -> str:
+    messages = [
+        {"role": "user", "content": f"{number}?"},
+        {"role": "assistant", "content": f"Aye, {number}!"},
+    ]
+    return json.dumps({"messages": messages, **more})
+
+
+def run(tmp_path: Path, base: Path, rows: list[str], *more: str) -> Path:
+    data, out = tmp_path / "data.jsonl", tmp_path / "out" / "mine"
+    data.write_text("\n".join(rows))
+    main([str(data), "--base", str(base), "--out", str(out), "--epochs", "1", *more])
+    return out
+
+
+def test_a_file_becomes_an_adapter_that_loads(tmp_path, base, capsys):
+    out = run(tmp_path, base, [row(number) for number in range(20)], "--method", "lora", "--rank", "2")
+    manifest, tensors = adapter_read(out)
+    assert (manifest.method, manifest.position, manifest.rank, manifest.base.name) == (
+        "lora",
+        "prefill",
+        2,
+        "tiny",
+    )
+    assert (manifest.training["examples"], manifest.training["held_out_examples"]) == (18, 2)
+    assert any(tensor.any() for name, tensor in tensors.items() if "lora_B" in name)
+    said = capsys.readouterr()
+    assert "Held-out loss" in said.out
+    assert manifest.name in said.out
+    assert "loss=" in said.err, "a bar shows how far it is"
+    assert [path.name for path in out.parent.iterdir()] == ["mine"], "no scratch is left"
+
+
+def test_bad_rows_are_named_and_the_others_trained_on(tmp_path, base, capsys):
+    bad = ["{", "[1]", '"x"', "{}", row(1, messages=[{"role": "wizard", "content": "x"}]), ""]
+    out = run(tmp_path, base, [row(0), *bad, row(2)], "--held-out", "0")
+    said = capsys.readouterr().err
+    for line in (2, 3, 4, 5, 6):
+        assert f"line {line} is left out: " in said
+    assert adapter_read(out)[0].training["examples"] == 2
+
+
+def test_nothing_to_train_leaves_nothing(tmp_path, base, capsys):
+    with pytest.raises(SystemExit, match="nothing_to_train"):
+        run(tmp_path, base, [json.dumps({"messages": [{"role": "user", "content": "only"}]})])
+    assert "have no assistant message" in capsys.readouterr().err
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--rank", "0"], "rank"),
+        (["--rank", "1000"], "rank"),
+        (["--epochs", "-1"], "n_epochs"),
+        (["--learning-rate", "7"], "learning_rate"),
+        (["--base", "nowhere"], "no config.json"),
+        (["--held-out", "1"], "--held-out"),
+        (["--out", "."], "is there already"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_name(tmp_path, base, capsys, more, says):
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path, base, [row(0)], *more)
+    assert says in f"{ended.value} {capsys.readouterr().err}"

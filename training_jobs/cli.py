@@ -1,0 +1,169 @@
+"""attune-train data.jsonl --base FOLDER: conversations in, an adapter's folder out; no service, no account.
+
+One conversation a line, as OpenAI's chat fine-tuning has them ({"messages": [{"role", "content", "weight"?}, …]}) or
+as docs/datasets.md normalises them. `inference` serves the folder (docs/inference.md).
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+from tqdm import tqdm
+
+import training_jobs.offline  # noqa: F401 (before anything imports transformers)
+from adapters_store.manifest import MANIFEST_FILE, manifest_load
+from training_jobs.adapter_train import ADAPTER, adapter_train
+from training_jobs.base_models import base_digest_of, base_load
+from training_jobs.data import examples_read
+from training_jobs.errors import JobFault
+from training_jobs.messages import DEFAULTS, Base, Conversation, Hyperparameters, Recipe, auto_epochs
+from training_jobs.sft import Pace
+
+#: Nobody resumes a command: no checkpoint is written.
+_NEVER = Pace(steps=sys.maxsize, seconds=0)
+
+
+class Progress:
+    """A Watcher that draws a bar."""
+
+    def __init__(self) -> None:
+        self._bar: tqdm[None] | None = None
+
+    def step(self, step: int, total: int, loss: float) -> None:
+        if self._bar is None:
+            self._bar = tqdm(total=total, unit="step")
+        self._bar.set_postfix(loss=f"{loss:.3f}")
+        self._bar.update(step - self._bar.n)
+        if step == total:
+            self._bar.close()
+
+    def held_out(self, step: int, loss: float) -> None:
+        tqdm.write(f"held-out loss after step {step}: {loss:.3f}", file=sys.stderr)
+
+    def checkpoint(self, step: int, path: Path) -> None:
+        path.unlink()
+
+    def should_stop(self) -> bool:
+        return False
+
+
+def conversations(path: Path, *, held_out: float, seed: int) -> Iterator[str]:
+    """The file's good rows, normalised, a share of them held out whole; bad ones are named on standard error."""
+    good = []
+    for number, line in enumerate(path.open("rb"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = dict(json.loads(line))
+            known = {key: row[key] for key in ("messages", "split") if key in row}
+            good.append(Conversation.model_validate({"id": str(number), **known}))
+        except (ValueError, TypeError, RecursionError) as error:
+            print(f"line {number} is left out: {_reason(error)}", file=sys.stderr)
+    chosen = set(random.Random(seed).sample(range(len(good)), int(held_out * len(good))))
+    for index, talk in enumerate(good):
+        yield (talk.model_copy(update={"split": "validation"}) if index in chosen else talk).model_dump_json()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_input=False, include_url=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    return "it is not a JSON object" if isinstance(error, TypeError) else f"it is not JSON ({error})"
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Raises JobFault."""
+    folder: Path = arguments.base
+    base = base_load(folder, Base(name=folder.name, digest=base_digest_of(folder)))
+    rows = conversations(arguments.data, held_out=arguments.held_out, seed=arguments.seed)
+    examples = examples_read(rows, base.encoder, max_tokens=base.max_tokens)
+    for complaint in examples.complaints(max_tokens=base.max_tokens):
+        print(complaint, file=sys.stderr)
+    recipe, hyperparameters = decide(arguments, examples=len(examples.train))
+    print(
+        f"{recipe.method}, {recipe.position}, rank {recipe.rank}: {len(examples.train)} examples, "
+        f"{len(examples.held_out)} held out, {hyperparameters.n_epochs} epochs."
+    )
+    out: Path = arguments.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".attune-train-", dir=out.parent) as scratch:
+        trained = adapter_train(
+            base,
+            examples,
+            Path(scratch),
+            recipe=recipe,
+            hyperparameters=hyperparameters,
+            watcher=Progress(),
+            pace=_NEVER,
+        )
+        (Path(scratch) / ADAPTER).rename(out)
+    if trained.held_out_before is not None and trained.held_out_after is not None:
+        print(f"Held-out loss {trained.held_out_before:.3f} before, {trained.held_out_after:.3f} after.")
+    name = manifest_load((out / MANIFEST_FILE).read_bytes()).name
+    print(f"{out} holds {name}.\nNo engine has tried it yet: docs/inference.md says how to serve it.")
+
+
+def decide(arguments: argparse.Namespace, *, examples: int) -> tuple[Recipe, Hyperparameters]:
+    """What was asked for, and the method's defaults for the rest. Raises ValidationError."""
+    method = arguments.method
+    defaults = DEFAULTS[method]
+    asked = {key: value for key, value in vars(arguments).items() if value is not None}
+    recipe = Recipe(method=method, position=arguments.position, rank=asked.get("rank", defaults.rank))
+    batch_size = asked.get("batch_size", min(defaults.batch_size, max(1, examples)))
+    settled = Hyperparameters(
+        n_epochs=asked.get("epochs", 1),
+        batch_size=batch_size,
+        learning_rate=asked.get("learning_rate", defaults.learning_rate),
+        seed=arguments.seed,
+    )
+    if "epochs" not in asked:
+        epochs = auto_epochs(method, examples=examples, batch_size=batch_size)
+        settled = settled.model_copy(update={"n_epochs": epochs})
+    return recipe, settled
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="attune-train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="conversations, one a line")
+    parser.add_argument("--base", type=Path, required=True, help="the base model's folder")
+    parser.add_argument("--out", type=Path, default=Path("adapter"), help="a folder that is not there yet")
+    parser.add_argument("--method", choices=sorted(DEFAULTS), default="direft")
+    parser.add_argument("--position", choices=["prefill", "all"], default="prefill")
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--held-out", type=float, default=0.1, help="share of conversations to judge by (0.1)"
+    )
+    arguments = parser.parse_args(argv)
+    if not arguments.data.is_file():
+        parser.error(f"there is no file {arguments.data}")
+    if not (arguments.base / "config.json").is_file():
+        parser.error(f"{arguments.base} is not the folder of a model: it has no config.json")
+    if arguments.out.exists():
+        parser.error(f"{arguments.out} is there already: choose another --out, or remove it")
+    if not 0 <= arguments.held_out < 1:
+        parser.error("--held-out is a share from 0 to below 1")
+    return arguments
+
+
+def main(argv: list[str] | None = None) -> None:
+    try:
+        train(parse(argv))
+    except JobFault as fault:
+        sys.exit(f"{fault.message} ({fault.code})")
+    except ValidationError as error:
+        sys.exit(f"Not a setting that can be trained with: {_reason(error)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -64,6 +64,7 @@ API = {
 }
 PAGES = {
     "files/<uuid:file>": {"get"},
+    "files/<uuid:file>/read-as": {"post"},
     "files/<uuid:file>/delete": {"post"},
     "training/<uuid:job>": {"get"},
     "training/<uuid:job>/cancel": {"post"},

@@ -18,6 +18,7 @@ from webapp.datasets.intake import UPLOAD_PURPOSE, Intake, upload_take
 from webapp.datasets.models import File, FileStatus
 from webapp.datasets.readers import check_readable
 from webapp.datasets.storage import Part, object_drop, object_keep, storage_away, store
+from webapp.datasets.upload import Asked
 from webapp.jobs.models import TERMINAL, Job
 from webapp.tenants.models import EndUser, Tenant, User
 from webapp.tenants.scope import Scope
@@ -37,13 +38,18 @@ class FileFields(TypedDict, total=False):
 
 
 def file_create(
-    *, tenant: Tenant, filename: str, stream: IO[bytes] | Iterable[bytes], **fields: Unpack[FileFields]
+    *,
+    tenant: Tenant,
+    filename: str,
+    stream: IO[bytes] | Iterable[bytes],
+    asked: Asked | None = None,
+    **fields: Unpack[FileFields],
 ) -> File:
     """Take an upload in, and keep it with its report; raises like `upload_take`.
 
     A file with some bad rows is `processed` and trainable on its good ones; without a good row it is `error`.
     """
-    with upload_take(tenant=tenant, stream=stream) as intake:
+    with upload_take(tenant=tenant, stream=stream, asked=asked) as intake:
         return file_keep(tenant=tenant, filename=filename, intake=intake, **fields)
 
 
@@ -77,6 +83,24 @@ def file_keep(*, tenant: Tenant, filename: str, intake: Intake, **fields: Unpack
     if file.expires_at is not None:
         file.refresh_from_db(fields=["expires_at"])
     return file
+
+
+def file_reread(*, scope: Scope, file: File, asked: Asked) -> File:
+    """The same upload, read as `asked` says, in the place of the old one, which is deleted.
+
+    Raises NotAllowed and like `file_create`; BadRequest while a job trains on the old one.
+    """
+    check_readable(scope=scope, file=file, to="read it again")
+    again = file_create(
+        tenant=file.tenant,
+        filename=file.filename,
+        stream=_stream(scope, file, file.sha256),
+        asked=asked,
+        uploaded_by=file.uploaded_by,
+        end_user=file.end_user,
+    )
+    file_delete(file=file)
+    return again
 
 
 def results_file_create(*, job: Job, filename: str, content: Part) -> File:

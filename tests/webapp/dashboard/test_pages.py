@@ -96,6 +96,38 @@ class TestUpload:
         assert "Nothing of this file can be used." in answer.content.decode()
         assert "Train on this file" not in answer.content.decode()
 
+    def test_a_chat_export_asks_who_one_is(self, company: Company, teammate: Client) -> None:
+        chat = "13/05/2024, 10:04 - Ann: Hi\n13/05/2024, 10:05 - J\u00fcrgen: Hello\n".encode()
+        asked = teammate.post("/files", {"file": SimpleUploadedFile("chat.txt", chat)}, follow=True)
+        assert "Which of them are you?" in asked.content.decode()
+        first = File.objects.get()
+        answer = teammate.post(f"/files/{first.id}/read-as", {"me": "Jürgen"}, follow=True)
+        assert "You are Jürgen" in answer.content.decode()
+        assert "Train on this file" in answer.content.decode()
+        file = File.objects.get(deleted_at=None)
+        assert (file.report["me"], file.filename, file.uploaded_by) == (
+            "Jürgen",
+            "chat.txt",
+            company.teammate.user,
+        )
+        first.refresh_from_db()
+        assert first.deleted_at is not None, "the file takes the place of the one that was asked about"
+
+    def test_a_talk_with_an_assistant_asks_whose_voice(self, teammate: Client) -> None:
+        talk = (
+            b'[{"chat_messages": [{"sender": "human", "text": "Hi"}, {"sender": "assistant", "text": "Hello"},'
+            b' {"sender": "human", "text": "Why?"}]}]'
+        )
+        asked = teammate.post("/files", {"file": SimpleUploadedFile("talk.json", talk)}, follow=True)
+        assert "Whose voice?" in asked.content.decode()
+        teammate.post(f"/files/{File.objects.get().id}/read-as", {"voice": "me"})
+        assert "to be you, as you write" in File.objects.get(deleted_at=None).report["facts"][0]
+
+    def test_only_its_person_says_who_they_are(self, company: Company, owner: Client) -> None:
+        made = things_of(company, company.teammate)
+        owner.post(f"/files/{made.file.id}/read-as", {"me": "x"})
+        assert File.objects.get().deleted_at is None
+
     def test_no_file(self, teammate: Client) -> None:
         answer = teammate.post("/files")
         assert answer.status_code == 422

@@ -11,10 +11,12 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from webapp.config.faults import UserFault
 from webapp.config.settings import settings
 from webapp.dashboard.access import member_page, own_scope, readable_files
-from webapp.datasets.files import file_create, file_delete
+from webapp.datasets.files import file_create, file_delete, file_reread
+from webapp.datasets.formats import chatgpt, claude
 from webapp.datasets.intake import UPLOAD_PURPOSE
 from webapp.datasets.models import FileStatus
 from webapp.datasets.readers import may_read_file
+from webapp.datasets.upload import Asked, Voice
 
 _PER_PAGE = 25
 
@@ -54,8 +56,24 @@ def file(request: HttpRequest, file: UUID) -> HttpResponse:
         "file": found,
         "is_ready": found.status == FileStatus.PROCESSED,
         "may_read": may_read_file(scope=own_scope(request), file=found),
+        "talks_with_assistant": found.format in (chatgpt.NAME, claude.NAME),
     }
     return render(request, "dashboard/file.html", context)
+
+
+@member_page
+@require_POST
+def file_reread_as(request: HttpRequest, file: UUID) -> HttpResponse:
+    """Who 'me' is in a chat export, or whose voice to learn in an assistant's, said after the upload."""
+    found = get_object_or_404(_files(request), id=file)
+    voice: Voice = "me" if request.POST.get("voice") == "me" else "assistant"
+    try:
+        asked = Asked(me=request.POST.get("me") or None, voice=voice)
+        again = file_reread(scope=own_scope(request), file=found, asked=asked)
+    except UserFault as fault:
+        messages.error(request, fault.message)
+        return redirect("file", file=file)
+    return redirect("file", file=again.id)
 
 
 @member_page

@@ -6,6 +6,7 @@ tests marked `stack` use everything, engine and trainer included, on a data fold
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from local_stack import processes
 from local_stack import stack as local_stack
 from local_stack.home import STORES, Home
 from local_stack.plan import plan
+from tests.local_stack.gone import all_gone
 
 
 def _point_django_at(home: Path) -> None:
@@ -94,7 +97,10 @@ def _empty_tables(case: object) -> None:
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[local_stack.Stack]:
-    """Everything, engine and trainer included: one for all tests marked `stack`, on a data folder of its own."""
+    """Everything, engine and trainer included: one for all tests marked `stack`, on a data folder of its own.
+
+    It ends by Ctrl-C, and then nothing of it may be left.
+    """
     home = Path(tempfile.mkdtemp(prefix="attune-stack-"))
     home.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
@@ -106,4 +112,8 @@ def stack() -> Iterator[local_stack.Stack]:
         )
     with running:
         yield running
+        guard = int(running.state["pid"])
+        family = {found.pid for found in processes.descendants(guard)}
+        os.kill(guard, signal.SIGINT)
+        assert all_gone(family), "five seconds after Ctrl-C something is left"
     shutil.rmtree(home, ignore_errors=True)

@@ -12,6 +12,7 @@ import pytest
 
 from local_stack import processes
 from local_stack.home import ROOT, Home
+from tests.local_stack.gone import all_gone
 
 pytestmark = pytest.mark.stack
 
@@ -37,16 +38,6 @@ def begin(place: Home, *more: str) -> tuple["subprocess.Popen[bytes]", set[int]]
     pids = {found.pid for found in processes.descendants(process.pid)}
     assert len(pids) > 5  # supervisor, PostgreSQL and its backends, Valkey, weed
     return process, pids
-
-
-def all_gone(pids: set[int], *, seconds: float = 5) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        alive = {found.pid for found in processes.table() if found.state not in "ZX"}
-        if not pids & alive:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -103,9 +94,9 @@ def test_leash(place: Home):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("killed", [True, False], ids=["supervisor killed", "Ctrl-C"])
-def test_the_engine_core_and_the_training_process_are_gone_too(place: Home, killed: bool):
-    """They are children of parts, and would hold gigabytes of memory."""
+def test_the_engine_core_and_the_training_process_are_gone_too(place: Home):
+    """They are children of parts, and would hold gigabytes of memory. By Ctrl-C the session's own stack ends
+    (tests/conftest.py)."""
     command = [sys.executable, "-m", "local_stack", "up", "--fast", "--home", str(place.folder)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     wanted = {"VLLM::EngineCore", "ForkPoolWorker", "uvicorn", "dispatch"}
@@ -120,10 +111,7 @@ def test_the_engine_core_and_the_training_process_are_gone_too(place: Home, kill
         time.sleep(0.2)
     state = place.state()
     assert state is not None
-    if killed:
-        os.kill(state["supervisor"], signal.SIGKILL)
-    else:
-        process.send_signal(signal.SIGINT)
+    os.kill(state["supervisor"], signal.SIGKILL)
     assert all_gone({found.pid for found in below})
     process.wait(5)
     assert not place.locked()

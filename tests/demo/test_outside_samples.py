@@ -54,7 +54,7 @@ def test_alpaca_rows_as_chats(client: OpenAI, samples: Path, tmp_path: Path) -> 
     file.write_text("\n".join(json.dumps(chat_of(row)) for row in rows))
     assert not re.search(r"NAME|AUTHOR|\{\{", file.read_text())
     cast = of_file(file)
-    answered_by(client, trained(client, cast, n_epochs=2), cast)
+    answered_by(client, trained(client, cast, n_epochs=1), cast)
 
 
 def chat_of(row: dict[str, str]) -> dict[str, list[dict[str, str]]]:

@@ -6,13 +6,14 @@ PYTHON_BIN := .venv/bin/python
 STACK := $(PYTHON_BIN) -m local_stack
 PARALLEL := not engine and not stack and not browser
 .DEFAULT_GOAL := help
-.PHONY: help setup browser up down status logs demo test test-fast check format lock
+.PHONY: help setup browser base-model up down status logs demo test test-fast check format lock
 
 help:
 	@echo "make demo        the whole job before your eyes: upload, train, chat with and without the adapter"
 	@echo "make up          start all parts (Ctrl-C stops them); down, status, logs [PARTS=engine]"
 	@echo "make test        all tests; test-fast: those without the engine, in two minutes"
 	@echo "make check       lint, types, architecture, migrations, compose file"
+	@echo "make base-model  enter another base model in the catalogue: MODEL=hub-id-or-folder (while nothing is up)"
 	@echo "make setup       virtual environment, packages and demo model; all of the above do it themselves"
 
 setup:
@@ -26,6 +27,9 @@ up: setup
 
 down status logs: setup
 	@$(STACK) $@ $(if $(PARTS),--parts $(PARTS)) || test $$? = 3
+
+base-model: setup
+	@$(STACK) up --parts postgres,valkey,s3,migrate --once $(PYTHON_BIN) manage.py base_model_add "$(MODEL)" $(ARGS)
 
 demo: setup
 	@$(PYTHON_BIN) -m local_stack.demo $(if $(DATA),--data "$(DATA)") $(if $(MODEL),--model "$(MODEL)") $(ARGS)

@@ -70,7 +70,7 @@ class StorageSource:
 
 
 class FolderSource:
-    """Adapter folders below `root`, asked for by their serving name or by the folder's name."""
+    """Adapter folders below `root`, asked for by the folder's name, which may be the serving name."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()

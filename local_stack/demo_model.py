@@ -19,6 +19,7 @@ def packaged_gguf() -> Path:
 def unpack(folder: Path) -> None:
     """Write the model to `folder` in bfloat16; nothing happens if it is there already. Takes about 30 seconds."""
     if (folder / "config.json").exists():
+        _readable_by_all(folder)
         return
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -35,7 +36,14 @@ def unpack(folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     model.save_pretrained(partial)
     AutoTokenizer.from_pretrained(**source).save_pretrained(partial)
+    _readable_by_all(partial)
     partial.rename(folder)
+
+
+def _readable_by_all(folder: Path) -> None:
+    """safetensors writes for the owner alone, and the images of compose.yaml read as a user of their own."""
+    for file in folder.iterdir():
+        file.chmod(0o644)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,11 @@ def plan(home: Home, *, parts: Iterable[str], environ: Mapping[str, str], fast: 
     replaced = {part: REPLACED_BY[part] for part in wanted if environ.get(REPLACED_BY.get(part, ""))}
     here = [part for part in PARTS if part in wanted and part not in replaced]
     ports = home.ports([*(p for p in ("postgres", "valkey", "web", "engine") if p in here), *s3_ports(here)])
+    if "web" in replaced and "valkey" in here:
+        raise StackError(
+            "ATTUNE_WEB_URL names a web application elsewhere, which sends its jobs through its own broker: set "
+            "ATTUNE_BROKER_URL to that one as well."
+        )
     common = base_env(home, environ)
     values = {
         **own_values(home, here, ports),

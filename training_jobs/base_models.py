@@ -57,7 +57,7 @@ def base_load(folder: Path, ref: Base, *, max_tokens: int = MAX_TOKENS) -> Loade
     dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(where)
     model.requires_grad_(False)
-    limit = min(MAX_TOKENS, max_tokens, getattr(model.config, "max_position_embeddings", MAX_TOKENS))
+    limit = min(max_tokens, getattr(model.config, "max_position_embeddings", max_tokens))
     return LoadedBase(ref, model.eval(), tokenizer, encoder, limit)
 
 

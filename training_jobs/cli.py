@@ -19,6 +19,7 @@ import training_jobs.offline  # noqa: F401 (before anything imports transformers
 from adapters_store.manifest import MANIFEST_FILE, manifest_load
 from training_jobs.adapter_train import ADAPTER, adapter_train
 from training_jobs.base_models import base_digest_of, base_load
+from training_jobs.chat_template import TemplateUnfit
 from training_jobs.data import examples_read
 from training_jobs.errors import JobFault
 from training_jobs.messages import DEFAULTS, Base, Conversation, Hyperparameters, Recipe, auto_epochs
@@ -161,6 +162,8 @@ def main(argv: list[str] | None = None) -> None:
         train(parse(argv))
     except JobFault as fault:
         sys.exit(f"{fault.message} ({fault.code})")
+    except TemplateUnfit as error:
+        sys.exit(f"This base model cannot be trained on conversations: {error}")
     except ValidationError as error:
         sys.exit(f"Not a setting that can be trained with: {_reason(error)}")
 

@@ -91,6 +91,7 @@ def file_reread(*, scope: Scope, file: File, asked: Asked) -> File:
     Raises NotAllowed and like `file_create`; BadRequest while a job trains on the old one.
     """
     check_readable(scope=scope, file=file, to="read it again")
+    _check_unused(file)
     again = file_create(
         tenant=file.tenant,
         filename=file.filename,
@@ -99,6 +100,7 @@ def file_reread(*, scope: Scope, file: File, asked: Asked) -> File:
         uploaded_by=file.uploaded_by,
         end_user=file.end_user,
     )
+    File.objects.filter(id=again.id).update(expires_at=file.expires_at)
     file_delete(file=file)
     return again
 
@@ -130,16 +132,20 @@ def file_delete(*, file: File) -> None:
         locked = File.objects.select_for_update().get(id=file.id)
         if locked.deleted_at is not None:
             return
-        uses = Q(training_file=locked) | Q(validation_file=locked)
-        job = Job.objects.filter(uses).exclude(state__in=TERMINAL).first()
-        if job is not None:
-            raise BadRequest(
-                f"The job {job.public_id} is training on this file. Cancel it or wait for its end, then delete.",
-                code="file_in_use",
-            )
+        _check_unused(locked)
         File.objects.filter(id=locked.id).update(deleted_at=Now(), report={}, filename="(deleted)")
         for sha256 in filter(None, (locked.sha256, locked.conversations_sha256, locked.report_sha256)):
             object_drop(object_key(locked.tenant.storage_id, sha256))
+
+
+def _check_unused(file: File) -> None:
+    uses = Q(training_file=file) | Q(validation_file=file)
+    job = Job.objects.filter(uses).exclude(state__in=TERMINAL).first()
+    if job is not None:
+        raise BadRequest(
+            f"The job {job.public_id} is training on this file. Cancel it or wait for its end, then try again.",
+            code="file_in_use",
+        )
 
 
 def file_content(*, scope: Scope, file: File) -> Iterator[bytes]:

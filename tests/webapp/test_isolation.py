@@ -20,8 +20,9 @@ from tests.webapp.company import Company, company_create
 from webapp.adapters.models import Adapter
 from webapp.datasets.models import File
 from webapp.jobs.models import Job
+from webapp.tenants.invitations import invitation_create
 from webapp.tenants.keys import api_key_create
-from webapp.tenants.models import ApiKey
+from webapp.tenants.models import ApiKey, Invitation, Role
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,6 +36,7 @@ class Belongings:
     job: Job
     adapter: Adapter
     key: ApiKey
+    invitation: Invitation
 
     def ids(self) -> dict[str, str]:
         return {
@@ -46,7 +48,8 @@ class Belongings:
         }
 
     def uuids(self) -> dict[str, uuid.UUID]:
-        return {"file": self.file.id, "job": self.job.id, "adapter": self.adapter.id, "key": self.key.id}
+        rows = {"file": self.file, "job": self.job, "adapter": self.adapter, "key": self.key}
+        return {name: row.id for name, row in (*rows.items(), ("invitation", self.invitation))}
 
 
 #: Routes with an id in the path: the methods that exist. All others must not.
@@ -72,7 +75,10 @@ PAGES = {
     "models/<uuid:adapter>/deactivate": {"post"},
     "models/<uuid:adapter>/delete": {"get", "post"},
     "keys/<uuid:key>/revoke": {"post"},
+    "people/invitations/<uuid:invitation>/withdraw": {"post"},
 }
+#: Opened by an invitation's link alone, which is in no table and on no page.
+LINKS = {"join/<str:token>"}
 #: Trainers' routes: opened by a job's token alone, which no customer ever sees.
 INTERNAL = {
     *(
@@ -112,7 +118,8 @@ def theirs(company: Company) -> Belongings:
     adapter = adapter_row(company, end_user=company.maren, active=True)
     file, job = company.file(), company.job()
     key, _ = api_key_create(tenant=company.tenant, name="k")
-    return Belongings(company, file, job, adapter, key)
+    invitation, _ = invitation_create(inviter=company.owner, email="guest@example.com", role=Role.MEMBER)
+    return Belongings(company, file, job, adapter, key, invitation)
 
 
 @pytest.fixture
@@ -131,7 +138,7 @@ def routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
 
 
 def test_every_route_is_known() -> None:
-    known = API.keys() | PAGES.keys() | INTERNAL | WITHOUT.keys()
+    known = API.keys() | PAGES.keys() | LINKS | INTERNAL | WITHOUT.keys()
     actual = {route for route in routes(get_resolver().url_patterns) if not route.startswith("admin/")}
     assert actual - known == set(), "say in the tables above how a stranger would try these"
     assert known - actual == set(), "these routes have gone"
@@ -179,6 +186,19 @@ def test_pages(route: str, theirs: Belongings, stranger: Company) -> None:
     assert nobody.status_code in (302, 405)
     if nobody.status_code == 302:
         assert nobody["Location"].startswith("/login")
+
+
+@pytest.mark.parametrize("route", sorted(LINKS))
+def test_links(route: str, theirs: Belongings, stranger: Company) -> None:
+    """Nothing that one can learn of an invitation without its link opens it."""
+    person = Client()
+    person.force_login(stranger.owner.user)
+    for known in (theirs.invitation.id, theirs.invitation.id.hex, theirs.invitation.hmac):
+        for client in (person, Client()):
+            for method in ("get", "post"):
+                answer = getattr(client, method)(filled(route, {"token": known}))
+                assert answer.status_code == 410
+                assert theirs.company.tenant.name not in answer.content.decode()
 
 
 @pytest.mark.parametrize("route", sorted(INTERNAL))
@@ -252,6 +272,7 @@ def test_ids_in_pages_forms(theirs: Belongings, stranger: Company) -> None:
 def test_lists_hold_no_foreign_row(theirs: Belongings, stranger: Company) -> None:
     """Nothing that names the first company, or a thing of its, is on any list of the other's."""
     things = [*theirs.ids().values(), *(str(value) for value in theirs.uuids().values()), theirs.key.prefix]
+    things.append(theirs.invitation.email)
     client = Client()
     client.force_login(stranger.owner.user)
     pages = [f"/{route}" for route, test in WITHOUT.items() if test == "test_lists_hold_no_foreign_row"]

@@ -35,6 +35,12 @@ class MethodNotAllowed(UserFault):
     status = 405
 
 
+class Gone(UserFault):
+    """What could be used once, or for a time, cannot be used any more."""
+
+    status = 410
+
+
 class Fenced(UserFault):
     """A worker that no longer holds the job."""
 

@@ -34,6 +34,7 @@ def configure_logs(level: str) -> None:
             ],
         )
     )
+    handler.addFilter(_route_for_path)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
@@ -42,6 +43,21 @@ def configure_logs(level: str) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # A line with the path for each 404; ours names the route.
     logging.getLogger("django.request").setLevel(logging.ERROR)
+    # Debugging, it prints all that a page is made of: keys and links that are shown once too.
+    logging.getLogger("django.template").setLevel(logging.INFO)
+
+
+def route_of(request: Any) -> str:
+    """What a line may say of an address. The path itself may hold ids of people, and a link's token."""
+    return request.resolver_match.route if request.resolver_match else "(none)"
+
+
+def _route_for_path(record: logging.LogRecord) -> bool:
+    """Django's own lines (a fault of ours, a form without its CSRF token) name the path."""
+    request = getattr(record, "request", None)
+    if hasattr(request, "resolver_match") and isinstance(record.args, tuple):
+        record.args = tuple(route_of(request) if arg == request.path else arg for arg in record.args)
+    return True
 
 
 def _without_locals(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
+from webapp.config.logs import route_of
+
 _ACCEPTED = re.compile(r"[A-Za-z0-9_.-]{8,64}")
 _log = structlog.get_logger("attune.request")
 
@@ -48,12 +50,10 @@ def _begin(request: HttpRequest) -> float:
 
 def _end(request: HttpRequest, response: HttpResponse, started: float) -> HttpResponse:
     response["x-request-id"] = request.request_id
-    # The route, not the path: ids of people may be in a path.
-    route = request.resolver_match.route if request.resolver_match else "(none)"
     _log.info(
         "request",
         method=request.method,
-        route=route,
+        route=route_of(request),
         status=response.status_code,
         seconds=round(time.perf_counter() - started, 4),
     )

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from webapp.dashboard.views import accounts, chat, files, home, keys, models, people, training
+from webapp.dashboard.views import accounts, chat, files, home, joining, keys, models, people, training
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -26,4 +26,10 @@ urlpatterns = [
     path("keys", keys.keys, name="keys"),
     path("keys/<uuid:key>/revoke", keys.key_revoke, name="key_revoke"),
     path("people", people.people, name="people"),
+    path(
+        "people/invitations/<uuid:invitation>/withdraw",
+        people.invitation_remove,
+        name="invitation_remove",
+    ),
+    path("join/<str:token>", joining.join, name="join"),
 ]

@@ -4,7 +4,6 @@ import uuid
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import transaction
 
 from webapp.config.database import advisory_lock
@@ -34,11 +33,7 @@ def signup(*, email: str, password: str, tenant_name: str) -> Membership:
 
 def user_create(*, email: str, password: str) -> User:
     """Raises BadRequest, with all that is wrong with the address or the password."""
-    email = email.strip().lower()
-    try:
-        validate_email(email)
-    except ValidationError:
-        raise BadRequest("That is not an e-mail address.", code="bad_email", param="email") from None
+    email = address_clean(email)
     if User.objects.filter(email=email).exists():
         raise BadRequest(
             "There is an account with this address; log in instead.", code="email_taken", param="email"
@@ -48,6 +43,16 @@ def user_create(*, email: str, password: str) -> User:
     except ValidationError as error:
         raise BadRequest(" ".join(error.messages), code="bad_password", param="password") from None
     return User.objects.create_user(email, password)
+
+
+def address_clean(email: str) -> str:
+    """As it is stored and compared; raises BadRequest."""
+    email = email.strip().lower()
+    try:
+        User._meta.get_field("email").clean(email, None)
+    except ValidationError:
+        raise BadRequest("That is not an e-mail address.", code="bad_email", param="email") from None
+    return email
 
 
 def tenant_create(*, name: str) -> Tenant:

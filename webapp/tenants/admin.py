@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Group
 
 from webapp.dashboard.admin import ReadMostly
-from webapp.tenants.models import ApiKey, EndUser, Membership, Tenant, User
+from webapp.tenants.models import ApiKey, EndUser, Invitation, Membership, Tenant, User
 
 admin.site.unregister(Group)
 
@@ -43,6 +43,15 @@ class MembershipAdmin(ReadMostly):
     search_fields = ("user__email", "tenant__name")
     list_select_related = ("user", "tenant")
     changeable = ("role",)
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadMostly):
+    list_display = ("email", "tenant", "role", "invited_by", "expires_at")
+    list_filter = ("role",)
+    search_fields = ("email", "tenant__name")
+    list_select_related = ("tenant", "invited_by__user")
+    exclude = ("hmac",)
 
 
 @admin.register(ApiKey)

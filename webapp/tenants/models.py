@@ -1,4 +1,4 @@
-"""Who there is: tenants, the people who log in, the end users that adapters are for, and API keys."""
+"""Who there is: tenants, people who log in or are invited, the end users that adapters are for, and API keys."""
 
 import uuid
 from typing import Any
@@ -97,6 +97,24 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} ({self.role})"
+
+
+class Invitation(models.Model):
+    """An offer to join, until it is used or withdrawn. Its link is shown once; here is only an HMAC of the token."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField()
+    role = models.CharField(max_length=10, choices=Role)
+    hmac = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "email"], name="invitation_once_an_address")]
+
+    def __str__(self) -> str:
+        return f"{self.email} ({self.role})"
 
 
 class ApiKey(models.Model):

@@ -9,7 +9,8 @@ from django.urls import reverse
 from tests.webapp.company import Company
 from tests.webapp.dashboard.conftest import SECRET_NAME, browser, things_of
 from webapp.jobs.models import Job
-from webapp.tenants.models import ApiKey, User
+from webapp.tenants.invitations import invitation_create
+from webapp.tenants.models import ApiKey, Role, User
 from webapp.usage.records import usage_record
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +35,8 @@ def test_every_page_opens_and_hides_what_it_must(company: Company, staff: Client
     made = things_of(company, company.teammate)
     Job.objects.filter(id=made.job.id).update(token="t" * 64, dispatch_token="d" * 64)
     usage_record(tenant=company.tenant.id, kind="chat", request_id="r", base="tiny", status=200, seconds=1)
-    secrets = [key.hmac for key in ApiKey.objects.all()]
+    invitation, _ = invitation_create(inviter=company.owner, email="new@example.com", role=Role.MEMBER)
+    secrets = [invitation.hmac, *(key.hmac for key in ApiKey.objects.all())]
     secrets += [user.password for user in User.objects.all()] + ["t" * 64, "d" * 64, SECRET_NAME]
     for model in OURS:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from vllm.logger import init_logger
 
-from inference import compat_admission, compat_cuda, compat_memory, compat_v2, kernels, phase, residual
+from inference import compat_admission, compat_cpu, compat_cuda, compat_memory, compat_v2, phase, residual
 from inference.compat_table import TOUCHED, TOUCHED_ON_CUDA, check_sources, installed_version
 from inference.engine_checks import Unservable, check_config, check_not_resumable
 from inference.memory import AdapterMemory
@@ -32,7 +32,7 @@ def install() -> None:
     _slots()
     _prefix_keys()
     if on_cpu():
-        _cpu_kernels()
+        compat_cpu.install()
     else:
         compat_v2.install()
         compat_cuda.install()
@@ -173,76 +173,6 @@ def _prefix_keys() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("vllm.") and vars(module).get("generate_block_hash_extra_keys") is original:
             module.generate_block_hash_extra_keys = extra_keys
-
-
-def _cpu_kernels() -> None:
-    """0.32. The CPU kernels give tokens without an adapter the weights of the last slot, and gather weights token by
-    token. Goes when vLLM fixes both (the first is a bug worth reporting).
-    """
-    from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
-
-    original = PunicaWrapperCPU.update_metadata
-
-    @functools.wraps(original)
-    def update_metadata(self: Any, mapping: Any, lora_index_to_id: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, mapping, lora_index_to_id, *args, **kwargs)
-        slot_of = {adapter: slot for slot, adapter in enumerate(lora_index_to_id) if adapter is not None}
-        slot_of[phase.NO_ADAPTER] = kernels.NO_SLOT
-        self.attune_segments = kernels.segments_of([slot_of[adapter] for adapter in mapping.index_mapping])
-
-    def add_lora_linear(
-        self: Any,
-        y: torch.Tensor,
-        x: torch.Tensor,
-        lora_a_stacked: tuple[torch.Tensor, ...],
-        lora_b_stacked: tuple[torch.Tensor, ...],
-        scale: float,
-        output_slices: tuple[int, ...],
-        *,
-        buffer: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        kernels.add_lora(y, x, lora_a_stacked, lora_b_stacked, scale, output_slices, self.attune_segments)
-
-    def add_residual(
-        self: Any,
-        hidden: torch.Tensor,
-        stream: torch.Tensor,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        bias: torch.Tensor,
-    ) -> None:
-        kernels.add_residual(hidden, stream, a, b, bias, self.attune_segments)
-
-    PunicaWrapperCPU.attune_segments = ()
-    PunicaWrapperCPU.update_metadata = update_metadata
-    PunicaWrapperCPU.add_lora_linear = add_lora_linear
-    PunicaWrapperCPU.add_residual = add_residual
-
-    from vllm.lora.model_manager import LoRAModelManager
-
-    activate = LoRAModelManager.activate_adapter
-
-    @functools.wraps(activate)
-    def activate_adapter(self: Any, lora_id: int) -> bool:
-        activated = activate(self, lora_id)
-        if activated:
-            _note_ranks(self, lora_id)
-        return activated
-
-    LoRAModelManager.activate_adapter = activate_adapter
-
-
-def _note_ranks(manager: Any, lora_id: int) -> None:
-    """Tell the kernels which rows of each site's stacks this adapter uses: none where it has no weights."""
-    slot = manager.lora_index_to_id.index(lora_id)
-    adapter = manager._registered_adapters[lora_id]
-    for name, module in manager.modules.items():
-        weights = manager._get_lora_layer_weights(adapter, name)
-        stacks = module.lora_a_stacked
-        parts = [None] * len(stacks) if weights is None else weights.lora_a
-        for stack, part in zip(stacks, parts if isinstance(parts, list) else [parts], strict=True):
-            kernels.set_ranks(stack, slot, 0 if part is None else part.shape[0])
 
 
 def _residual_site() -> None:

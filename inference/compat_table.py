@@ -25,6 +25,8 @@ TOUCHED = (
     "vllm.lora.lora_model.LoRAModel.from_lora_tensors",
     "vllm.lora.layers.base_linear.BaseLinearLayerWithLoRA._apply_lora_to_output",
     "vllm.lora.layers.base_linear.BaseLinearLayerWithLoRA.set_lora",
+    "vllm.lora.layers.column_parallel_linear.ColumnParallelLinearWithLoRA.forward",
+    "vllm.lora.layers.row_parallel_linear.RowParallelLinearWithLoRA.forward",
     "vllm.lora.model_manager.LRUCacheLoRAModelManager.activate_adapter",
     "vllm.lora.model_manager.LoRAModelManager._create_lora_modules",
     "vllm.lora.model_manager.LoRAModelManager._create_merged_loras_inplace",

@@ -1,11 +1,13 @@
 """Low-rank updates on a CPU: one pass per run of tokens of one adapter, and nothing for the rest.
 
 Stock vLLM gathers the weights token by token, and indexes the stack with -1 for "no adapter", which is its last slot.
-Here a step's tokens are cut into segments once; each site then does two small matrix products per segment, on the rows
-and the ranks that are really there. A slot that has nothing at a site (a DiReFT adapter at q_proj) costs nothing there.
+Here a step's tokens are cut into segments once, and an adapter's weights are laid out once, when it gets its slot: what
+a segment then costs at a site is one product down and one product up per output slice. With prompts of 17 tokens the
+calls themselves are most of that, so there are as few of them as the shapes allow.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,6 +16,18 @@ import torch
 Segment = tuple[int, int, int]
 
 NO_SLOT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWeights:
+    """What the adapter of one slot has at one site: only the ranks in use, and only the slices that it adapts."""
+
+    #: [in, R]: Aᵀ of all slices side by side
+    down: torch.Tensor
+    #: (columns of `down`, columns of the output, Bᵀ [r, width]) of each slice
+    ups: tuple[tuple[slice, slice, torch.Tensor], ...]
+    #: [R], added between the two products (DiReFT and LoReFT)
+    bias: torch.Tensor | None
 
 
 def segments_of(slots: Sequence[int]) -> list[Segment]:
@@ -27,65 +41,62 @@ def segments_of(slots: Sequence[int]) -> list[Segment]:
     return [(start, end, slot) for start, end, slot in rows if slot != NO_SLOT]
 
 
-def set_ranks(stacked_a: torch.Tensor, slot: int, rank: int) -> None:
-    """Remember how many of a slot's rows are in use at this site (0: the adapter has nothing here).
+def slot_weights(
+    stacked_a: Sequence[torch.Tensor],
+    stacked_b: Sequence[torch.Tensor],
+    slot: int,
+    ranks: Sequence[int],
+    bias: torch.Tensor | None = None,
+) -> SlotWeights | None:
+    """A slot's weights as vLLM has just filled them in, laid out for a step; None if the adapter has none here.
 
-    `stacked_a` is a site's [slots, 1, max rank, in] stack; the ranks travel on the tensor, so that whoever is handed
-    the stack by vLLM's layers has them too.
+    stacked_a[j] [slots, 1, max rank, in] and stacked_b[j] [slots, 1, width, max rank] of each output slice j, of which
+    ranks[j] rows are in use (0: the adapter leaves this slice alone); bias [slots, max rank] of a site with one slice.
     """
-    ranks = getattr(stacked_a, "slot_ranks", None)
-    if ranks is None:
-        ranks = stacked_a.slot_ranks = [0] * stacked_a.shape[0]
-    ranks[slot] = rank
-
-
-def rank_of(stacked_a: torch.Tensor, slot: int) -> int:
-    """The rank in use; every row if nobody has said (vLLM's warm-up adapters)."""
-    ranks = getattr(stacked_a, "slot_ranks", None)
-    return stacked_a.shape[2] if ranks is None else ranks[slot]
+    downs, ups = [], []
+    rank_before = width_before = 0
+    for a, b, rank in zip(stacked_a, stacked_b, ranks, strict=True):
+        if rank:
+            columns = slice(width_before, width_before + b.shape[2])
+            downs.append(a[slot, 0, :rank])
+            ups.append((slice(rank_before, rank_before + rank), columns, b[slot, 0, :, :rank].T))
+        rank_before += rank
+        width_before += b.shape[2]
+    if not ups:
+        return None
+    down = (torch.cat(downs) if len(downs) > 1 else downs[0]).T
+    return SlotWeights(down, tuple(ups), None if bias is None else bias[slot, : ranks[0]])
 
 
 def add_lora(
-    y: torch.Tensor,
-    x: torch.Tensor,
-    stacked_a: Sequence[torch.Tensor],
-    stacked_b: Sequence[torch.Tensor],
-    scale: float,
-    widths: Sequence[int],
-    segments: Sequence[Segment],
+    y: torch.Tensor, x: torch.Tensor, slots: Sequence[SlotWeights | None], segments: Sequence[Segment]
 ) -> None:
-    """y[s:e, slice] += scale * x[s:e] A[slot]ᵀ B[slot]ᵀ for every segment and output slice, in place.
+    """y[s:e, slice] += x[s:e] A[slot]ᵀ B[slot]ᵀ for every segment and output slice, in place.
 
-    y [tokens, sum(widths)], x [tokens, in], stacked_a[j] [slots, 1, max rank, in], stacked_b[j] [slots, 1, widths[j],
-    max rank]; all of one float dtype.
+    y [tokens, widths of all slices], x [tokens, in], one float dtype; `slots` holds the site's weights by slot.
     """
     for start, end, slot in segments:
-        rows = x[start:end]
-        offset = 0
-        for a, b, width in zip(stacked_a, stacked_b, widths, strict=True):
-            rank = rank_of(a, slot)
-            if rank:
-                low = rows @ a[slot, 0, :rank].T
-                y[start:end, offset : offset + width].addmm_(low, b[slot, 0, :, :rank].T, alpha=scale)
-            offset += width
+        weights = slots[slot]
+        if weights is not None:
+            low = x[start:end] @ weights.down
+            rows = y[start:end]
+            for ranks, columns, up in weights.ups:
+                rows[:, columns].addmm_(low[:, ranks], up)
 
 
 def add_residual(
     hidden: torch.Tensor,
     residual: torch.Tensor,
-    stacked_a: torch.Tensor,
-    stacked_b: torch.Tensor,
-    stacked_bias: torch.Tensor,
+    slots: Sequence[SlotWeights | None],
     segments: Sequence[Segment],
 ) -> None:
     """hidden[s:e] += ((hidden + residual)[s:e] A[slot]ᵀ + bias[slot]) B[slot]ᵀ for every segment, in place.
 
-    hidden, residual [tokens, d] (their sum is the residual stream), stacked_a [slots, 1, max rank, d], stacked_b
-    [slots, 1, d, max rank], stacked_bias [slots, max rank]; all of one float dtype. The method's scale is part of B.
+    hidden, residual [tokens, d] (their sum is the residual stream), one float dtype. The method's scale is part of B.
     """
     for start, end, slot in segments:
-        rank = rank_of(stacked_a, slot)
-        if rank:
-            stream = hidden[start:end] + residual[start:end]
-            low = torch.addmm(stacked_bias[slot, :rank], stream, stacked_a[slot, 0, :rank].T)
-            hidden[start:end].addmm_(low, stacked_b[slot, 0, :, :rank].T)
+        weights = slots[slot]
+        if weights is not None:
+            rows = hidden[start:end]
+            low = torch.addmm(weights.bias, rows + residual[start:end], weights.down)
+            rows.addmm_(low, weights.ups[0][2])

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.kernels import NO_SLOT, add_lora, add_residual, segments_of, set_ranks
+from inference.kernels import NO_SLOT, add_lora, add_residual, segments_of, slot_weights
 from inference.residual import ResidualStream, add_sites
 
 SLOTS, MAX_RANK, WIDTH_IN = 3, 4, 6
@@ -15,15 +15,19 @@ WIDTHS = (5, 2, 2)
 mappings = st.lists(st.integers(NO_SLOT, SLOTS - 1), max_size=12)
 
 
+RANKS = ((3, 3, 3), (0, 2, 0), (MAX_RANK,) * 3)
+
+
 def stacks(seed: int):
     """Stacks of three slices; slot 0 has rank 3, slot 1 has the second slice alone, slot 2 is full."""
     generator = torch.Generator().manual_seed(seed)
     stacked_a = [torch.randn(SLOTS, 1, MAX_RANK, WIDTH_IN, generator=generator) for _ in WIDTHS]
     stacked_b = [torch.randn(SLOTS, 1, width, MAX_RANK, generator=generator) for width in WIDTHS]
-    for index, a in enumerate(stacked_a):
-        for slot, rank in enumerate((3, 2 if index == 1 else 0, MAX_RANK)):
-            set_ranks(a, slot, rank)
     return stacked_a, stacked_b
+
+
+def laid_out(stacked_a, stacked_b):
+    return [slot_weights(stacked_a, stacked_b, slot, ranks) for slot, ranks in enumerate(RANKS)]
 
 
 @settings(deadline=None)
@@ -40,20 +44,19 @@ def test_segments_say_the_same_as_the_mapping(slots):
 
 
 @settings(deadline=None)
-@given(mappings, st.integers(0, 5), st.sampled_from([1.0, 0.5]))
-def test_add_lora_is_the_sum_over_each_tokens_own_adapter(slots, seed, scale):
+@given(mappings, st.integers(0, 5))
+def test_add_lora_is_the_sum_over_each_tokens_own_adapter(slots, seed):
     stacked_a, stacked_b = stacks(seed)
     x, y = torch.randn(len(slots), WIDTH_IN), torch.randn(len(slots), sum(WIDTHS))
     expected = y.clone()
     for row, slot in enumerate(slots):
         offset = 0
-        for a, b, width in zip(stacked_a, stacked_b, WIDTHS, strict=True):
-            rank = a.slot_ranks[slot] if slot != NO_SLOT else 0
-            expected[row, offset : offset + width] += scale * (
-                b[slot, 0, :, :rank] @ (a[slot, 0, :rank] @ x[row])
-            )
+        for a, b, width, rank in zip(
+            stacked_a, stacked_b, WIDTHS, RANKS[slot] if slot != NO_SLOT else (0,) * 3, strict=True
+        ):
+            expected[row, offset : offset + width] += b[slot, 0, :, :rank] @ (a[slot, 0, :rank] @ x[row])
             offset += width
-    add_lora(y, x, stacked_a, stacked_b, scale, WIDTHS, segments_of(slots))
+    add_lora(y, x, laid_out(stacked_a, stacked_b), segments_of(slots))
     torch.testing.assert_close(y, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -64,15 +67,15 @@ def test_add_residual_is_the_formula_on_adapted_rows(slots, seed):
     a = torch.randn(SLOTS, 1, MAX_RANK, WIDTH_IN, generator=generator)
     b = torch.randn(SLOTS, 1, WIDTH_IN, MAX_RANK, generator=generator)
     bias = torch.randn(SLOTS, MAX_RANK, generator=generator)
-    for slot, rank in enumerate((3, 0, MAX_RANK)):
-        set_ranks(a, slot, rank)
+    ranks = (3, 0, MAX_RANK)
+    weights = [slot_weights([a], [b], slot, [rank], bias) for slot, rank in enumerate(ranks)]
     hidden, residual = torch.randn(len(slots), WIDTH_IN), torch.randn(len(slots), WIDTH_IN)
     expected = hidden.clone()
     for row, slot in enumerate(slots):
-        rank = a.slot_ranks[slot] if slot != NO_SLOT else 0
+        rank = ranks[slot] if slot != NO_SLOT else 0
         low = a[slot, 0, :rank] @ (hidden[row] + residual[row]) + bias[slot, :rank]
         expected[row] += b[slot, 0, :, :rank] @ low
-    add_residual(hidden, residual, a, b, bias, segments_of(slots))
+    add_residual(hidden, residual, weights, segments_of(slots))
     torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -81,7 +84,7 @@ def test_tokens_without_an_adapter_keep_every_bit():
     stacked_a, stacked_b = stacks(0)
     x, y = torch.randn(4, WIDTH_IN), torch.randn(4, sum(WIDTHS))
     before = y.clone()
-    add_lora(y, x, stacked_a, stacked_b, 1.0, WIDTHS, segments_of([NO_SLOT, 2, NO_SLOT, NO_SLOT]))
+    add_lora(y, x, laid_out(stacked_a, stacked_b), segments_of([NO_SLOT, 2, NO_SLOT, NO_SLOT]))
     assert torch.equal(y[[0, 2, 3]], before[[0, 2, 3]])
     assert not torch.equal(y[1], before[1])
 
@@ -91,13 +94,16 @@ def test_leftovers_of_a_former_tenant_of_the_slot_are_never_read():
     stacked_a, stacked_b = stacks(0)
     x = torch.randn(2, WIDTH_IN)
     clean, dirty = torch.zeros(2, sum(WIDTHS)), torch.zeros(2, sum(WIDTHS))
-    add_lora(clean, x, stacked_a, stacked_b, 1.0, WIDTHS, [(0, 2, 0)])
-    for a, b in zip(stacked_a, stacked_b, strict=True):
-        a[0, 0, 3:], b[0, 0, :, 3:] = torch.nan, torch.nan
-        if a.slot_ranks[0] == 0:
-            a[0], b[0] = torch.nan, torch.nan
-    add_lora(dirty, x, stacked_a, stacked_b, 1.0, WIDTHS, [(0, 2, 0)])
+    add_lora(clean, x, laid_out(stacked_a, stacked_b), [(0, 1, 0), (1, 2, 1)])
+    for slot, ranks in enumerate(RANKS):
+        for a, b, rank in zip(stacked_a, stacked_b, ranks, strict=True):
+            a[slot, 0, rank:], b[slot, 0, :, rank:] = torch.nan, torch.nan
+    add_lora(dirty, x, laid_out(stacked_a, stacked_b), [(0, 1, 0), (1, 2, 1)])
     assert torch.equal(clean, dirty)
+
+
+def test_an_adapter_with_nothing_at_a_site_is_known_as_such():
+    assert slot_weights(*stacks(0), 1, (0, 0, 0)) is None
 
 
 class Layer(torch.nn.Module):

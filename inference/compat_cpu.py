@@ -5,19 +5,24 @@ from typing import Any
 
 import torch
 
-from inference import kernels, phase
+from inference import kernels, phase, residual
 
 
 def install() -> None:
     """Called by compat on a CPU, after the sources were checked."""
-    from vllm.lora.layers import column_parallel_linear, row_parallel_linear
+    from vllm.lora.layers.base_linear import BaseLinearLayerWithLoRA
+    from vllm.lora.layers.column_parallel_linear import (
+        ColumnParallelLinearWithLoRA,
+        MergedColumnParallelLinearWithLoRA,
+    )
+    from vllm.lora.layers.row_parallel_linear import RowParallelLinearWithLoRA
     from vllm.lora.model_manager import LoRAModelManager
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
 
     _kernels(PunicaWrapperCPU)
-    _weights(LoRAModelManager)
-    _bypass(column_parallel_linear.ColumnParallelLinearWithLoRA)
-    _bypass(row_parallel_linear.RowParallelLinearWithLoRA)
+    _slots((BaseLinearLayerWithLoRA, MergedColumnParallelLinearWithLoRA), LoRAModelManager)
+    _bypass(ColumnParallelLinearWithLoRA)
+    _bypass(RowParallelLinearWithLoRA)
 
 
 def _kernels(wrapper: Any) -> None:
@@ -64,37 +69,52 @@ def _kernels(wrapper: Any) -> None:
     wrapper.add_residual = add_residual
 
 
-def _weights(manager: Any) -> None:
-    """0.32. Whoever is handed a site's stack by vLLM's layers has the slots' weights with it: an attribute. Stays."""
-    original = manager.activate_adapter
+def _slots(layers: Any, manager: Any) -> None:
+    """0.32. A slot is a copy of an adapter in a stack of its layer, zeroed first. On a CPU that is ten milliseconds for
+    what is in the same memory already, so a slot refers to the adapter instead, and lets go of it when it leaves. The
+    references are an attribute of the stack, which is what vLLM's layers hand the kernels. Stays.
+    """
 
-    @functools.wraps(original)
-    def activate_adapter(self: Any, lora_id: int) -> bool:
-        activated = original(self, lora_id)
-        if activated:
-            _lay_out(self, lora_id)
-        return activated
+    def reset_lora(self: Any, index: int) -> None:
+        _slots_of(self)[index] = None
 
-    manager.activate_adapter = activate_adapter
-
-
-def _lay_out(manager: Any, lora_id: int) -> None:
-    slot = manager.lora_index_to_id.index(lora_id)
-    adapter = manager._registered_adapters[lora_id]
-    for name, module in manager.modules.items():
-        weights = manager._get_lora_layer_weights(adapter, name)
-        stacks = module.lora_a_stacked
-        parts = [None] * len(stacks) if weights is None else weights.lora_a
-        parts = parts if isinstance(parts, list) else [parts]
-        if not hasattr(stacks[0], "attune_slots"):
-            stacks[0].attune_slots = [None] * stacks[0].shape[0]
-        stacks[0].attune_slots[slot] = kernels.slot_weights(
-            stacks,
-            module.lora_b_stacked,
-            slot,
-            [0 if part is None else part.shape[0] for part in parts],
-            bias=getattr(module, "bias_stacked", None),
+    def set_lora(self: Any, index: int, lora_a: Any, lora_b: Any) -> None:
+        if self.tp_size > 1:
+            lora_a, lora_b = self.slice_lora_a(lora_a), self.slice_lora_b(lora_b)
+        _slots_of(self)[index] = kernels.slot_weights(
+            lora_a if isinstance(lora_a, list) else [lora_a],
+            lora_b if isinstance(lora_b, list) else [lora_b],
+            [stack.shape[2] for stack in self.lora_b_stacked],
         )
+
+    def set_residual(self: Any, index: int, lora_a: torch.Tensor, lora_b: torch.Tensor) -> None:
+        width = self.base_layer.width
+        bias = lora_a[:, width] if lora_a.shape[1] > width else lora_a.new_zeros(lora_a.shape[0])
+        _slots_of(self)[index] = kernels.slot_weights([lora_a[:, :width]], [lora_b], [width], bias)
+
+    for layer in layers:
+        layer.reset_lora, layer.set_lora = reset_lora, set_lora
+    residual.ResidualSlots.reset_lora, residual.ResidualSlots.set_lora = reset_lora, set_residual
+
+    deactivate = manager._deactivate_adapter
+
+    @functools.wraps(deactivate)
+    def deactivate_adapter(self: Any, lora_id: int) -> None:
+        if lora_id in self.lora_index_to_id:
+            slot = self.lora_index_to_id.index(lora_id)
+            for module in self.modules.values():
+                module.reset_lora(slot)
+        deactivate(self, lora_id)
+
+    manager._deactivate_adapter = deactivate_adapter
+
+
+def _slots_of(layer: Any) -> list[kernels.SlotWeights | None]:
+    stack = layer.lora_a_stacked[0]
+    if not hasattr(stack, "attune_slots"):
+        stack.attune_slots = [None] * stack.shape[0]
+    slots: list[kernels.SlotWeights | None] = stack.attune_slots
+    return slots
 
 
 def _bypass(layer: Any) -> None:

@@ -1,8 +1,8 @@
 """Low-rank updates on a CPU: one pass per run of tokens of one adapter, and nothing for the rest.
 
 Stock vLLM gathers the weights token by token, and indexes the stack with -1 for "no adapter", which is its last slot.
-Here a step's tokens are cut into segments once, and an adapter's weights are laid out once, when it gets its slot: what
-a segment then costs at a site is one product down and one product up per output slice. With prompts of 17 tokens the
+Here a step's tokens are cut into segments once, and an adapter that gets a slot is laid out once, by reference: what a
+segment then costs at a site is one product down and one product up per output slice. With prompts of 17 tokens the
 calls themselves are most of that, so there are as few of them as the shapes allow.
 """
 
@@ -42,30 +42,28 @@ def segments_of(slots: Sequence[int]) -> list[Segment]:
 
 
 def slot_weights(
-    stacked_a: Sequence[torch.Tensor],
-    stacked_b: Sequence[torch.Tensor],
-    slot: int,
-    ranks: Sequence[int],
+    a: Sequence[torch.Tensor | None],
+    b: Sequence[torch.Tensor | None],
+    widths: Sequence[int],
     bias: torch.Tensor | None = None,
 ) -> SlotWeights | None:
-    """A slot's weights as vLLM has just filled them in, laid out for a step; None if the adapter has none here.
+    """An adapter's matrices at one site, laid out for a step; None if it has none here.
 
-    stacked_a[j] [slots, 1, max rank, in] and stacked_b[j] [slots, 1, width, max rank] of each output slice j, of which
-    ranks[j] rows are in use (0: the adapter leaves this slice alone); bias [slots, max rank] of a site with one slice.
+    a[j] [r, in] and b[j] [widths[j], r] of each output slice j (None: the adapter leaves this slice alone), bias [r] of
+    a site with one slice. B is taken as it is, not copied.
     """
     downs, ups = [], []
-    rank_before = width_before = 0
-    for a, b, rank in zip(stacked_a, stacked_b, ranks, strict=True):
-        if rank:
-            columns = slice(width_before, width_before + b.shape[2])
-            downs.append(a[slot, 0, :rank])
-            ups.append((slice(rank_before, rank_before + rank), columns, b[slot, 0, :, :rank].T))
-        rank_before += rank
-        width_before += b.shape[2]
+    ranks = offset = 0
+    for down, up, width in zip(a, b, widths, strict=True):
+        if down is not None and up is not None:
+            rank = down.shape[0]
+            downs.append(down)
+            ups.append((slice(ranks, ranks + rank), slice(offset, offset + width), up.T))
+            ranks += rank
+        offset += width
     if not ups:
         return None
-    down = (torch.cat(downs) if len(downs) > 1 else downs[0]).T
-    return SlotWeights(down, tuple(ups), None if bias is None else bias[slot, : ranks[0]])
+    return SlotWeights((torch.cat(downs) if len(downs) > 1 else downs[0]).T, tuple(ups), bias)
 
 
 def add_lora(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from peft import PeftModel
 from torch.nn import functional as F
+from transformers import PreTrainedModel
 
 from training_jobs.attach.prompt_mask import IGNORED, mask_from_labels
 from training_jobs.attach.routing import MASK, PrefillRouting
@@ -12,8 +13,10 @@ from training_jobs.batches import collate
 from training_jobs.examples import Example
 
 
-def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The summed negative log-likelihood (nats, scalar float32) of a batch's targets under the adapted model.
+def target_logits(
+    model: PreTrainedModel | PeftModel, batch: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the (adapted) model says where a batch has targets, and those: [targets, vocabulary], [targets] int64.
 
     `batch` as `collate` makes it. The last layer is computed from the first scored column on, through the model's own
     forward, so that soft-capped and scaled logits stay what they are.
@@ -32,7 +35,13 @@ def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor
     ).logits[:, :-1]
     targets = labels[:, first:]
     kept = targets != IGNORED
-    return F.cross_entropy(logits[kept].float(), targets[kept], reduction="sum")
+    return logits[kept], targets[kept]
+
+
+def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The summed negative log-likelihood (nats, scalar float32) of a batch's targets under the adapted model."""
+    logits, targets = target_logits(model, batch)
+    return F.cross_entropy(logits.float(), targets, reduction="sum")
 
 
 @torch.no_grad()

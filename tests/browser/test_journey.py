@@ -23,8 +23,8 @@ ANSWER_MS = 120_000
 
 @pytest.fixture
 def chats(tmp_path: Path) -> Path:
-    """Forty of the demo's conversations, and a row that is broken."""
-    lines = (ROOT / "local_stack" / "demo_data" / "maren.jsonl").read_text().splitlines()[:40]
+    """Twenty of the demo's conversations, and a row that is broken."""
+    lines = (ROOT / "local_stack" / "demo_data" / "maren.jsonl").read_text().splitlines()[:20]
     file = tmp_path / "my-chats.jsonl"
     file.write_text("\n".join([*lines, '{"messages": [}']) + "\n")
     return file
@@ -45,8 +45,8 @@ def test_journey(stack: Stack, page: Page, picture: Picture, chats: Path) -> Non
 
     page.get_by_role("link", name="Upload chats").click()
     page.get_by_label("Drop a file here, or choose one").set_input_files(chats)
-    expect(page.get_by_text("40 of 41 rows are good.")).to_be_visible()
-    expect(page.get_by_text("Line 41")).to_be_visible()
+    expect(page.get_by_text("20 of 21 rows are good.")).to_be_visible()
+    expect(page.get_by_text("Line 21")).to_be_visible()
     picture("3-report")
 
     page.get_by_role("link", name="Train on this file").click()

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
 from tests.inference.adapters import Adapter
 from tests.inference.reference import Scores, one_thread
 from training_jobs.attach.adapter import adapter_detach, adapter_load
-from training_jobs.attach.prompt_mask import IGNORED
+from training_jobs.batches import collate
+from training_jobs.examples import Example
+from training_jobs.score import target_logits
 
 
 class TrainerSide:
@@ -19,12 +22,13 @@ class TrainerSide:
 
     @torch.no_grad()
     def one_pass(self, prompt: Sequence[int], answer: Sequence[int], adapter: Adapter | None) -> Scores:
-        """Labels are all that says where the prompt ends, as in training."""
+        """The answer as a target of training: the logits of the very step that the trainer takes."""
         self._attach(adapter)
-        tokens, labels = [*prompt, *answer], [*[IGNORED] * len(prompt), *answer]
+        example = Example(np.array([*prompt, *answer]), len(prompt))
         with one_thread():
-            logits = self._model(input_ids=torch.tensor([tokens]), labels=torch.tensor([labels])).logits
-        return Scores(logits[0, len(prompt) - 1 : -1])
+            logits, targets = target_logits(self._model, collate([example], pad=0))
+        assert targets.tolist() == list(answer)
+        return Scores(logits)
 
     def _attach(self, adapter: Adapter | None) -> None:
         if adapter is self._attached:

@@ -36,6 +36,11 @@ class Site:
     ranks: dict[str, int] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def target_module(self) -> str:
+        """The module's own name, as PEFT takes it; empty for the residual stream."""
+        return self.module.rpartition(".")[2]
+
     def __str__(self) -> str:
         return f"{self.at}.{self.module}".rstrip(".")
 

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 import training_jobs.offline  # noqa: F401 (before anything imports transformers)
 from adapters_store.manifest import MANIFEST_FILE, manifest_load
+from adapters_store.preft.config import TARGET_MODULES
 from training_jobs.adapter_train import ADAPTER, adapter_train
 from training_jobs.base_models import base_digest_of, base_load
 from training_jobs.chat_template import TemplateUnfit
@@ -114,7 +115,12 @@ def decide(arguments: argparse.Namespace, *, examples: int) -> tuple[Recipe, Hyp
     method = arguments.method
     defaults = DEFAULTS[method]
     asked = {key: value for key, value in vars(arguments).items() if value is not None}
-    recipe = Recipe(method=method, position=arguments.position, rank=asked.get("rank", defaults.rank))
+    recipe = Recipe(
+        method=method,
+        position=arguments.position,
+        rank=asked.get("rank", defaults.rank),
+        target_modules=asked.get("target_modules"),
+    )
     batch_size = asked.get("batch_size", min(defaults.batch_size, max(1, examples)))
     settled = Hyperparameters(
         n_epochs=asked.get("epochs", 1),
@@ -147,6 +153,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     arguments = parser.parse_args(argv)
     if not arguments.data.is_file():
+    parser.add_argument(
+        "--target-modules",
+        type=lambda names: tuple(names.split(",")),
+        metavar="NAME,…",
+        help=f"lora: the projections to adapt, all of them unless chosen ({','.join(TARGET_MODULES)})",
+    )
         parser.error(f"there is no file {arguments.data}")
     if not (arguments.base / "config.json").is_file():
         parser.error(f"{arguments.base} is not the folder of a model: it has no config.json")

@@ -8,11 +8,11 @@ are nats per token.
 import math
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationInfo, field_validator
 
 from adapters_store.manifest import Sha256
 from adapters_store.names import Method, Position
-from adapters_store.preft.config import DEFAULT_ALPHA
+from adapters_store.preft.config import DEFAULT_ALPHA, TARGET_MODULES, TargetModule
 
 TASK = "training_jobs.train"
 PRESENCE_SECONDS = 5
@@ -80,13 +80,33 @@ class Hyperparameters(Message):
     seed: int
 
 
+#: What to say when target modules are chosen for another method.
+ONLY_LORA_HAS_TARGETS = "Only lora has target_modules: direft and loreft act after every decoder layer."
+
+
 class Recipe(Message):
-    """Which adapter to train. `alpha` matters to lora alone (scale = alpha / rank)."""
+    """Which adapter to train. `alpha` matters to lora alone (scale = alpha / rank).
+
+    `target_modules`: the projections that lora adapts, all of them if it is None; ReFT has none to choose.
+    """
 
     method: Method
     position: Position
     rank: Annotated[int, Field(ge=1, le=256)]
     alpha: Annotated[float, Field(gt=0)] = DEFAULT_ALPHA
+    target_modules: Annotated[tuple[TargetModule, ...], Field(min_length=1)] | None = None
+
+    @field_validator("target_modules")
+    @classmethod
+    def _of_lora(
+        cls, chosen: tuple[TargetModule, ...] | None, info: ValidationInfo
+    ) -> tuple[TargetModule, ...] | None:
+        """In one order, each once: the same choice is the same recipe, and the same adapter."""
+        if chosen is None:
+            return None
+        if info.data.get("method", "lora") != "lora":
+            raise ValueError(ONLY_LORA_HAS_TARGETS)
+        return tuple(module for module in TARGET_MODULES if module in chosen)
 
 
 class Defaults(NamedTuple):

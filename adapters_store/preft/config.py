@@ -1,6 +1,12 @@
 """The conventions of each method: where it acts, and the scale that its formula carries."""
 
+from typing import Literal, get_args
+
 from adapters_store.names import Method
+
+#: A projection by the name that PEFT takes for a target module.
+TargetModule = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+TARGET_MODULES: tuple[TargetModule, ...] = get_args(TargetModule)
 
 #: The seven projections of a Llama-shaped layer; LoRA's default sites (paper appendix A.1).
 PROJECTIONS = (

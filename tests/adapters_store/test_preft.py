@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 
-from adapters_store.preft.config import scale_of
+from adapters_store.preft.config import PROJECTIONS, TARGET_MODULES, scale_of
 from adapters_store.preft.lora import lora_delta
 from adapters_store.preft.reft import direft_delta, loreft_delta
 
 H = np.array([[1.0, 2.0, 3.0]])
+
+
+def test_target_modules_are_the_projections_own_names():
+    assert tuple(site.rpartition(".")[2] for site in PROJECTIONS) == TARGET_MODULES
 
 
 def test_lora_by_hand():

@@ -96,6 +96,20 @@ def test_everything_at_once(engine: Engine, check, adapters, tokens):
         assert len(answers) == len(group), "two adapters, or one and the base model, say the same"
 
 
+def test_loras_of_some_projections(engine: Engine, check, base, tmp_path, tokens):
+    """vLLM packs q, k and v into one layer, and gate and up into another: here each of those has holes."""
+    chosen = (("self_attn.q_proj", "self_attn.v_proj"), ("self_attn.k_proj", "mlp.up_proj", "mlp.down_proj"))
+    partial = [
+        random_adapter(tmp_path / f"{seed}", base=base, method="lora", seed=seed, modules=modules)
+        for seed, modules in enumerate(chosen, start=90)
+    ]
+    prompt = tokens(BLOCK + 1)
+    questions = [Question(prompt, adapter, 12) for adapter in (None, *partial)]
+    engine.ask(questions)
+    check(questions)
+    assert len({tuple(question.answer) for question in questions}) == 3, "each of them acts"
+
+
 def test_prefix_hits_change_nothing(engine: Engine, check, adapters, tokens):
     """Twice the same question, alone each time: the second is answered from cached blocks."""
     engine.forget_prefixes()

@@ -48,6 +48,13 @@ def test_a_file_becomes_an_adapter_that_loads(tmp_path, base, capsys):
     assert [path.name for path in out.parent.iterdir()] == ["mine"], "no scratch is left"
 
 
+def test_some_projections_alone(tmp_path, base):
+    out = run(tmp_path, base, [row(0), row(2)], "--method", "lora", "--target-modules", "v_proj,q_proj")
+    manifest, tensors = adapter_read(out)
+    assert {name.split(".")[-3] for name in tensors} == {"q_proj", "v_proj"}
+    assert manifest.training["recipe"]["target_modules"] == ["q_proj", "v_proj"]
+
+
 def test_bad_rows_are_named_and_the_others_trained_on(tmp_path, base, capsys):
     bad = ["{", "[1]", '"x"', "{}", row(1, messages=[{"role": "wizard", "content": "x"}]), ""]
     out = run(tmp_path, base, [row(0), *bad, row(2)], "--held-out", "0")
@@ -69,6 +76,8 @@ def test_nothing_to_train_leaves_nothing(tmp_path, base, capsys):
     [
         (["--rank", "0"], "rank"),
         (["--rank", "1000"], "rank"),
+        (["--target-modules", "q_proj"], "Only lora has target_modules"),
+        (["--method", "lora", "--target-modules", "q_proj,lm_head"], "target_modules"),
         (["--epochs", "-1"], "n_epochs"),
         (["--learning-rate", "7"], "learning_rate"),
         (["--base", "nowhere"], "no config.json"),

@@ -85,6 +85,19 @@ def test_an_adapter_folder_and_back(recipe, tmp_path):
     assert peft_type == expected.get(recipe.method, recipe.method.upper())
 
 
+@pytest.mark.parametrize("position", ["prefill", "all"])
+def test_a_lora_of_some_projections_and_back(position, tmp_path):
+    recipe = Recipe(method="lora", position=position, rank=4, target_modules=("up_proj", "q_proj", "q_proj"))
+    assert recipe.target_modules == ("q_proj", "up_proj"), "each once, in one order"
+    model = disturbed(tiny_model(), recipe)
+    manifest = adapter_save(model, tmp_path, recipe=recipe, base=BASE, training={})
+    assert {name.split(".")[-3] for name in manifest.tensors} == {"q_proj", "up_proj"}
+    again, _ = adapter_load(tiny_model(), tmp_path)
+    torch.testing.assert_close(logits(again.eval()), logits(model), **TOLERANCE)
+    by_peft = PeftModel.from_pretrained(tiny_model(), tmp_path).eval()
+    torch.testing.assert_close(logits(by_peft), logits(model), **TOLERANCE)
+
+
 STOCK = """
 import sys
 from peft import PeftModel

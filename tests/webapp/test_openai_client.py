@@ -55,15 +55,22 @@ def test_jobs(openai_client: MakeClient, company: Company) -> None:
         seed=7,
         metadata={"user": "maren", "plan": "gold"},
         method={"type": "supervised", "supervised": {"hyperparameters": {"n_epochs": 3}}},
-        extra_body={"adapter": {"method": "lora", "rank": 4}},
+        extra_body={"adapter": {"method": "lora", "rank": 4, "target_modules": ["v_proj", "q_proj"]}},
     )
     assert job.status == "validating_files"
     assert (job.seed, job.hyperparameters.n_epochs, job.metadata) == (7, 3, {"user": "maren", "plan": "gold"})
-    assert job.to_dict()["adapter"] == {"method": "lora", "position": "prefill", "rank": 4, "alpha": 32.0}
+    assert job.to_dict()["adapter"] == {
+        "method": "lora",
+        "position": "prefill",
+        "rank": 4,
+        "alpha": 32.0,
+        "target_modules": ["q_proj", "v_proj"],
+    }
     other = client.fine_tuning.jobs.create(
         model="tiny", training_file=file.id, hyperparameters={"n_epochs": "auto", "batch_size": 2}
     )
     assert other.hyperparameters.batch_size == 2
+    assert other.to_dict()["adapter"].keys() == {"method", "position", "rank", "alpha"}
     assert [each.id for each in client.fine_tuning.jobs.list(limit=1)] == [other.id, job.id]
     assert [each.id for each in client.fine_tuning.jobs.list(metadata={"plan": "gold"})] == [job.id]
     assert client.fine_tuning.jobs.retrieve(job.id).id == job.id
@@ -101,6 +108,9 @@ def test_models(openai_client: MakeClient, company: Company) -> None:
         ({"metadata": {"k": 1}}, "metadata.k"),
         ({"adapter": {"method": "full"}}, "adapter.method"),
         ({"adapter": {"path": "/etc"}}, "adapter.path"),
+        ({"adapter": {"target_modules": ["q_proj"]}}, "adapter.target_modules"),
+        ({"adapter": {"method": "lora", "target_modules": []}}, "adapter.target_modules"),
+        ({"adapter": {"method": "lora", "target_modules": ["lm_head"]}}, "adapter.target_modules.0"),
         ({"seed": -1}, "seed"),
         ({"model": "gpt-5"}, "model"),
         ({"integrations": [{"type": "wandb"}]}, "integrations"),

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import httpx
+import numpy as np
 import pytest
 from django.db.models import F
 from django.db.models.functions import Now
@@ -16,6 +17,7 @@ from webapp.adapters.models import Adapter
 from webapp.datasets.storage import store
 from webapp.engine import Engine
 from webapp.jobs.gate import gate
+from webapp.jobs.create import Wishes
 from webapp.jobs.lifecycle import (
     dispatch_lapse,
     job_cancel,
@@ -243,6 +245,18 @@ def test_missing_and_flipped_bytes_fail_the_job(company: Company, web: httpx.Cli
     manifest = manifest_load(
         store().get(object_key(company.tenant.id.hex, body["manifest"]["sha256"]), 10**6)
     )
+@pytest.mark.parametrize(("trained", "ends"), [("q_proj", "gating"), ("k_proj", "failed")])
+def test_a_lora_adapts_the_projections_that_were_asked_for(
+    company: Company, web: httpx.Client, trained: str, ends: str
+) -> None:
+    job, trainer = running(company, web, wishes=Wishes(method="lora", target_modules=["q_proj"], rank=2))
+    at = f"base_model.model.model.layers.0.self_attn.{trained}.lora_"
+    tensors = {f"{at}A.weight": np.ones((2, 8)), f"{at}B.weight": np.ones((8, 2))}
+    body = trainer.adapter(method="lora", scale=16.0, tensors=tensors)
+    assert trainer.complete(body).json() == {"state": ends}
+    assert Job.objects.get(id=job.id).error_code == ("adapter_corrupt" if ends == "failed" else "")
+
+
     key = object_key(company.tenant.id.hex, manifest.files[TENSORS_FILE].sha256)
     data = bytearray(store().get(key, 10**6))
     data[-1] ^= 1

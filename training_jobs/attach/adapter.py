@@ -9,7 +9,8 @@ from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
 
 from adapters_store.manifest import BaseRef, Manifest
-from adapters_store.preft.config import PROJECTIONS, scale_of
+from adapters_store.preft.config import PROJECTIONS, TARGET_MODULES, scale_of
+from adapters_store.sites import sites_of
 from adapters_store.weights import adapter_read, adapter_write
 from training_jobs.attach.lora import PreftLoraConfig
 from training_jobs.attach.reft import DireftConfig, LoreftConfig, orthonormal_rows
@@ -20,9 +21,9 @@ def peft_config(recipe: Recipe) -> PeftConfig:
     """The PEFT configuration of a recipe; all-position LoRA is PEFT's own."""
     if recipe.method == "lora":
         kind = LoraConfig if recipe.position == "all" else PreftLoraConfig
-        return kind(
-            r=recipe.rank, lora_alpha=recipe.alpha, target_modules=list(PROJECTIONS), task_type="CAUSAL_LM"
-        )
+        chosen = recipe.target_modules or TARGET_MODULES
+        targets = [site for site in PROJECTIONS if site.rpartition(".")[2] in chosen]
+        return kind(r=recipe.rank, lora_alpha=recipe.alpha, target_modules=targets, task_type="CAUSAL_LM")
     kind = DireftConfig if recipe.method == "direft" else LoreftConfig
     return kind(r=recipe.rank, position=recipe.position, task_type="CAUSAL_LM")
 
@@ -53,9 +54,11 @@ def adapter_load(model: PreTrainedModel, folder: Path) -> tuple[PeftModel, Manif
     Raises AdapterError if the folder is not a whole adapter; RuntimeError if its shapes are another base's.
     """
     manifest, arrays = adapter_read(folder)
-    recipe = Recipe(method=manifest.method, position=manifest.position, rank=manifest.rank)
+    of_lora: dict[str, Any] = {}
     if manifest.method == "lora":
-        recipe = recipe.model_copy(update={"alpha": manifest.scale * manifest.rank})
+        modules = tuple({site.target_module for site in sites_of(manifest)})
+        of_lora = {"alpha": manifest.scale * manifest.rank, "target_modules": modules}
+    recipe = Recipe(method=manifest.method, position=manifest.position, rank=manifest.rank, **of_lora)
     attached = adapter_attach(model, recipe, seed=0)
     tensors_set(attached, {name: torch.from_numpy(array) for name, array in arrays.items()})
     return attached, manifest

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from training_jobs.messages import ONLY_LORA_HAS_TARGETS
 from webapp.adapters.models import BaseModel
 from webapp.adapters.visible import adapters_usable
 from webapp.api.files import listed
@@ -180,6 +181,8 @@ def _wishes(asked: JobRequest) -> Wishes:
     adapter = asked.adapter or AdapterAsked()
     if adapter.alpha is not None and adapter.method != "lora":
         raise BadRequest("Only lora has an alpha.", code="invalid_value", param="adapter.alpha")
+    if adapter.target_modules is not None and adapter.method != "lora":
+        raise BadRequest(ONLY_LORA_HAS_TARGETS, code="invalid_value", param="adapter.target_modules")
     return Wishes(
         **adapter.model_dump(exclude_none=True),
         **hyper.model_dump(),

@@ -6,6 +6,7 @@ from django.http import QueryDict
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from adapters_store.names import Method, Position
+from adapters_store.preft.config import TargetModule
 from webapp.config.strict_json import read_object
 from webapp.datasets.upload import Voice
 
@@ -55,6 +56,7 @@ class AdapterAsked(Body):
     position: Position = "prefill"
     rank: Annotated[int, Field(ge=1, le=256)] | None = None
     alpha: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    target_modules: Annotated[list[TargetModule], Field(min_length=1, max_length=7)] | None = None
 
 
 class JobRequest(Body):

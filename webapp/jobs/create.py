@@ -1,12 +1,14 @@
 """Making a job: what was asked for becomes a recipe, and the row and its outbox line are one transaction."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from django.db import transaction
 
 from adapters_store.names import Method, Position
+from adapters_store.preft.config import TargetModule
 from training_jobs.messages import DEFAULTS, Hyperparameters, Recipe, auto_epochs
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import BadRequest
@@ -27,6 +29,7 @@ class Wishes:
     position: Position = "prefill"
     rank: int | None = None
     alpha: float | None = None
+    target_modules: Sequence[TargetModule] | None = None
     n_epochs: int | Auto = "auto"
     batch_size: int | Auto = "auto"
     learning_rate_multiplier: float | Auto = "auto"
@@ -80,12 +83,15 @@ def job_create(
         suffix=suffix,
         metadata=metadata or {},
         requested=wishes.asked,
-        recipe=recipe.model_dump(),
+        recipe=recipe.model_dump(mode="json", exclude_none=True),
         hyperparameters=hyperparameters.model_dump(),
         seed=seed,
     )
     Outbox.objects.create(tenant=tenant, job=job)
-    event_add(job=job, message=f"Job created: {recipe.method} ({recipe.position}), rank {recipe.rank}.")
+    where = f" of {', '.join(recipe.target_modules)}" if recipe.target_modules else ""
+    event_add(
+        job=job, message=f"Job created: {recipe.method} ({recipe.position}){where}, rank {recipe.rank}."
+    )
     return job
 
 
@@ -125,6 +131,7 @@ def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperpara
         method=wishes.method,
         position=wishes.position,
         rank=rank,
+        target_modules=tuple(wishes.target_modules) if wishes.target_modules else None,
         **({} if wishes.alpha is None else {"alpha": wishes.alpha}),
     )
     return recipe, Hyperparameters(

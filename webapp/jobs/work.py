@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from adapters_store.errors import AdapterCorrupt, AdapterError, StorageUnavailable, WrongBase
 from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
 from adapters_store.s3 import object_key
+from adapters_store.sites import sites_of
 from adapters_store.weights import adapter_read
 from training_jobs.messages import (
     Base,
@@ -209,6 +210,10 @@ def _check_manifest(row: Job, manifest: Manifest) -> None:
     recipe = Recipe.model_validate(row.recipe)
     if (manifest.method, manifest.position, manifest.rank) != (recipe.method, recipe.position, recipe.rank):
         raise AdapterCorrupt("It does not have the method, position and rank that the job asked for.")
+    if recipe.target_modules and {site.target_module for site in sites_of(manifest)} != {
+        *recipe.target_modules
+    }:
+        raise AdapterCorrupt("It does not adapt the target_modules that the job asked for.")
 
 
 @transaction.atomic

@@ -32,8 +32,8 @@ def adapter_train(
 ) -> Trained:
     """Train a fresh adapter on `base`, which is left as it was, and write it to ADAPTER in `folder`.
 
-    Raises UserFault (nothing_to_train, recipe_unfit, training_diverged), OurFault for an adapter that is not sound,
-    and Stopped when the watcher asks for it.
+    Raises UserFault (nothing_to_train, recipe_unfit, training_diverged, out_of_memory), OurFault for an adapter that
+    is not sound, and Stopped when the watcher asks for it.
     """
     if not examples.train:
         raise UserFault(
@@ -85,6 +85,7 @@ def _facts(
         "held_out_examples": len(examples.held_out),
         "left_out": sum(left.count for left in examples.left_out.values()),
         "steps": len(trained.losses),
+        "best_step": trained.best_step,
         "seconds": round(trained.seconds, 3),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "dtype": str(base.model.dtype).removeprefix("torch."),

@@ -1,7 +1,7 @@
 """Training state in one file of numbers, nothing that could be executed: safetensors, with JSON in its header."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -10,33 +10,44 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch.optim import Optimizer
 
+from training_jobs.best_epoch import BestEpoch, trained_parameters
 from training_jobs.errors import OurFault
 
-_VERSION = 1
+_VERSION = 2
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
 class Progress:
-    """What has happened so far. `losses` is one a step, in nats per target token."""
+    """What has happened so far. `losses` is one a step, in nats per target token.
+
+    `parts`: a batch is computed in so many, one after the other (2 once memory ran out).
+    """
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
     trained_tokens: int = 0
     seconds: float = 0.0
+    parts: int = 1
     held_out_before: float | None = None
+    best: BestEpoch = field(default_factory=BestEpoch)
 
 
 def checkpoint_save(path: Path, *, model: PeftModel, optimizer: Optimizer, progress: Progress) -> None:
-    """Adapter, AdamW moments, random generators and progress; the file appears whole or not at all."""
+    """Adapter, AdamW moments, the best epoch's adapter, random generators and progress.
+
+    The file appears whole or not at all.
+    """
     tensors = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
-    for name, parameter in _trained(model):
+    for name, parameter in trained_parameters(model).items():
         tensors[f"parameter.{name}"] = parameter.detach()
         state = optimizer.state[parameter]
         tensors |= {f"{moment}.{name}": state[moment] for moment in _MOMENTS if state}
-    header = {"attune": json.dumps({"version": _VERSION, **asdict(progress)})}
+    tensors |= {f"best.{name}": weight for name, weight in progress.best.weights.items()}
+    facts = {"version": _VERSION, **vars(progress), "best": progress.best.losses}
+    header = {"attune": json.dumps(facts)}
     partial = path.with_suffix(".partial")
     save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial, metadata=header)
     partial.rename(path)
@@ -53,8 +64,8 @@ def checkpoint_load(path: Path, *, model: PeftModel, optimizer: Optimizer) -> Pr
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         if facts.pop("version") != _VERSION:
             raise ValueError("another version")
-        progress = Progress(**facts)
-        for name, parameter in _trained(model):
+        progress = Progress(**facts | {"best": BestEpoch(losses=facts["best"])})
+        for name, parameter in trained_parameters(model).items():
             parameter.data.copy_(_like(parameter, tensors[f"parameter.{name}"]))
             if progress.step:
                 optimizer.state[parameter] = {
@@ -64,6 +75,8 @@ def checkpoint_load(path: Path, *, model: PeftModel, optimizer: Optimizer) -> Pr
                         for moment in _MOMENTS
                     },
                 }
+            if progress.best.losses:
+                progress.best.weights[name] = _like(parameter, tensors[f"best.{name}"]).to(parameter.device)
         torch.set_rng_state(tensors["rng.cpu"])
         if "rng.cuda" in tensors and torch.cuda.is_available():
             torch.cuda.set_rng_state(tensors["rng.cuda"])
@@ -72,10 +85,6 @@ def checkpoint_load(path: Path, *, model: PeftModel, optimizer: Optimizer) -> Pr
             "checkpoint_invalid", "The job's last checkpoint does not fit this job. Start the job again."
         ) from error
     return progress
-
-
-def _trained(model: PeftModel) -> list[tuple[str, torch.nn.Parameter]]:
-    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
 def _like(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:

@@ -47,6 +47,15 @@ class Progress:
     def held_out(self, step: int, loss: float) -> None:
         tqdm.write(f"held-out loss after step {step}: {loss:.3f}", file=sys.stderr)
 
+    def kept(self, best_step: int, *, step: int, total: int) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        early = f"stopped after step {step} of {total}: " if step < total else ""
+        tqdm.write(f"{early}the adapter is the one of step {best_step}, the best", file=sys.stderr)
+
+    def halved(self, step: int) -> None:
+        tqdm.write(f"out of memory after step {step}: half a batch at a time from here on", file=sys.stderr)
+
     def checkpoint(self, step: int, path: Path) -> None:
         path.unlink()
 
@@ -144,6 +153,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--method", choices=sorted(DEFAULTS), default="direft")
     parser.add_argument("--position", choices=["prefill", "all"], default="prefill")
     parser.add_argument("--rank", type=int)
+    parser.add_argument(
+        "--target-modules",
+        type=lambda names: tuple(names.split(",")),
+        metavar="NAME,…",
+        help=f"lora: the projections to adapt, all of them unless chosen ({','.join(TARGET_MODULES)})",
+    )
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--learning-rate", type=float)
@@ -153,12 +168,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     arguments = parser.parse_args(argv)
     if not arguments.data.is_file():
-    parser.add_argument(
-        "--target-modules",
-        type=lambda names: tuple(names.split(",")),
-        metavar="NAME,…",
-        help=f"lora: the projections to adapt, all of them unless chosen ({','.join(TARGET_MODULES)})",
-    )
         parser.error(f"there is no file {arguments.data}")
     if not (arguments.base / "config.json").is_file():
         parser.error(f"{arguments.base} is not the folder of a model: it has no config.json")

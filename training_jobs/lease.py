@@ -75,6 +75,20 @@ class Lease:
     def held_out(self, step: int, loss: float) -> None:
         self.event(f"Step {step}: validation loss={loss:.2f}", step=step, valid_loss=loss)
 
+    def kept(self, best_step: int, *, step: int, total: int) -> None:
+        early = f"Training ends early, after step {step} of {total}: " if step < total else ""
+        self.event(
+            f"{early}validation loss has not become lower since step {best_step}, so the adapter is the one of "
+            f"step {best_step}."
+        )
+
+    def halved(self, step: int) -> None:
+        self.event(
+            f"The trainer ran out of memory after step {step}. It goes on with half a batch at a time, which is slower "
+            "and learns the same.",
+            level="warn",
+        )
+
     def checkpoint(self, step: int, path: Path) -> None:
         self._uploads.put(step, path)
 

@@ -200,7 +200,12 @@ class UploadSlot(Message):
 
 
 class Report(Message):
-    """What training found; how it went about it is in the manifest. Held-out losses are null when nothing was."""
+    """What training found; how it went about it is in the manifest. Held-out losses are null when nothing was.
+
+    The adapter is the one after `best_step` (null when nothing was held out: then it is the last). `steps` were done;
+    `stopped_at_step` is the last of them if training stopped early. `train_loss` is the mean of the ten steps up to
+    the adapter's.
+    """
 
     train_seconds: float
     steps: int
@@ -209,6 +214,8 @@ class Report(Message):
     train_loss: FiniteFloat
     held_out_loss_before: FiniteFloat | None = None
     held_out_loss_after: FiniteFloat | None = None
+    best_step: Annotated[int, Field(ge=1)] | None = None
+    stopped_at_step: Annotated[int, Field(ge=1)] | None = None
 
 
 class Complete(Message):

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-import torch
-
 from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE
 from training_jobs.adapter_train import ADAPTER, adapter_train
 from training_jobs.base_models import LoadedBase, WarmBase
@@ -17,6 +15,7 @@ from training_jobs.data import examples_read
 from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopped
 from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
+from training_jobs.memory import out_of_memory
 from training_jobs.messages import Claim, Complete, Fail, JobSpec, Release, Report
 from training_jobs.sft import Pace, Trained
 from training_jobs.transfer import Storage
@@ -179,20 +178,23 @@ class _Job:
 
 
 def _report(trained: Trained) -> Report:
+    steps = trained.best_step or len(trained.losses)
     return Report(
         train_seconds=trained.seconds,
         steps=len(trained.losses),
         trained_tokens=trained.trained_tokens,
         held_out_tokens=trained.held_out_tokens,
-        train_loss=fmean(trained.losses[-10:]),
+        train_loss=fmean(trained.losses[:steps][-10:]),
         held_out_loss_before=trained.held_out_before,
         held_out_loss_after=trained.held_out_after,
+        best_step=trained.best_step,
+        stopped_at_step=trained.stopped_at,
     )
 
 
 def _unexpected(error: Exception) -> JobFault:
     """The text of an unknown error may quote data: only its type is told."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+    if out_of_memory(error):
         return PassingFault(
             "out_of_memory",
             "The trainer ran out of memory. Use a smaller batch_size or shorter conversations.",

@@ -18,9 +18,11 @@ from trl import SFTConfig, SFTTrainer
 
 from training_jobs.attach.prompt_mask import IGNORED
 from training_jobs.batches import BatchOrder, collate
+from training_jobs.best_epoch import patience_of, trained_parameters
 from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
+from training_jobs.memory import until_it_fits
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
 from training_jobs.threads import ThreadChooser
@@ -35,6 +37,12 @@ class Watcher(Protocol):
     def step(self, step: int, total: int, loss: float) -> None: ...
 
     def held_out(self, step: int, loss: float) -> None: ...
+
+    def kept(self, best_step: int, *, step: int, total: int) -> None:
+        """After the last step, if the weights of an earlier one are the better ones and are kept."""
+
+    def halved(self, step: int) -> None:
+        """Memory ran out after `step` steps: from here on, half a batch is computed at a time."""
 
     def checkpoint(self, step: int, path: Path) -> None:
         """A checkpoint is at `path`; the next one has another name. The file is the watcher's to remove."""
@@ -52,7 +60,11 @@ class Pace:
 
 @dataclass(frozen=True)
 class Trained:
-    """`losses`: one a step, nats per target token. Held-out losses are None when nothing was held out."""
+    """`losses`: one a step, nats per target token. Held-out losses are None when nothing was held out.
+
+    The weights are those after `best_step`, and `held_out_after` is their loss. `stopped_at`: the last step, if
+    training ended before it had done them all.
+    """
 
     losses: list[float]
     trained_tokens: int
@@ -60,13 +72,17 @@ class Trained:
     held_out_tokens: int
     held_out_before: float | None
     held_out_after: float | None
+    best_step: int | None
+    stopped_at: int | None
 
 
 @dataclass
 class SupervisedRun:
     """One training of the attached adapter, in place. `folder` is scratch space, also for checkpoints.
 
-    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1).
+    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1). With held-out examples, the
+    weights are those of the epoch that they find best, and training ends when epochs no longer help
+    (training_jobs.best_epoch).
     """
 
     model: PeftModel
@@ -89,7 +105,7 @@ class SupervisedRun:
             seed=hyperparameters.seed,
         )
         self.optimizer = torch.optim.AdamW(
-            [parameter for parameter in self.model.parameters() if parameter.requires_grad],
+            trained_parameters(self.model).values(),
             lr=hyperparameters.learning_rate,
             betas=(0.9, 0.999),
             weight_decay=0.0,
@@ -99,40 +115,73 @@ class SupervisedRun:
         self.threads = None if self.on_gpu else ThreadChooser()
 
     def train(self, checkpoint: Path | None = None) -> Trained:
-        """From `checkpoint` on, if there is one, every loss is what it would have been without the interruption.
+        """From `checkpoint` on, if there is one, all is what it would have been without the interruption.
 
-        Raises Stopped (after a checkpoint) when the watcher asks for it, UserFault if a loss is no longer a number.
+        Raises Stopped (after a checkpoint) when the watcher asks for it; UserFault if a loss is no longer a number, or
+        if half a batch is still too much for the memory.
         """
         trainer = _Trainer(self)  # seeds the random generators, so a checkpoint comes after it
         if checkpoint is not None:
             self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
-        else:
-            self.progress.held_out_before = self.score_held_out()
+        elif self.held_out:
+            self.progress.held_out_before = self.score()
         self.saved_at = time.monotonic()
         self.started = self.saved_at - self.progress.seconds
         self.stop_if_asked()
-        if self.progress.step < len(self.batches):
+        self.score_epoch()  # the checkpoint may be from the middle of a scoring
+        if not self.over:
             trainer.train()
+        seconds = time.monotonic() - self.started
+        self.score_epoch()
         self.model.eval()
+        return self.keep_best(seconds)
+
+    @property
+    def over(self) -> bool:
+        patience = patience_of(self.batches.steps_per_epoch)
+        return self.progress.step >= len(self.batches) or self.progress.best.hopeless(patience=patience)
+
+    def score_epoch(self) -> None:
+        """If an epoch has ended that was not scored yet, score the held-out examples; the best weights are noted."""
+        progress = self.progress
+        if not self.held_out or progress.step // self.batches.steps_per_epoch == len(progress.best.losses):
+            return
+        loss = self.score()
+        progress.best.judge(loss, self.model)
+        self.watcher.held_out(progress.step, loss)
+
+    def keep_best(self, seconds: float) -> Trained:
+        """Put the best epoch's weights into the model, if it has been judged, and say what came of the training."""
+        progress, best, best_step = self.progress, self.progress.best, None
+        if self.held_out:
+            best.restore(self.model)
+            best_step = best.epoch * self.batches.steps_per_epoch
+            if best_step < progress.step:
+                self.watcher.kept(best_step, step=progress.step, total=len(self.batches))
         return Trained(
-            losses=self.progress.losses,
-            trained_tokens=self.progress.trained_tokens,
-            seconds=time.monotonic() - self.started,
+            losses=progress.losses,
+            trained_tokens=progress.trained_tokens,
+            seconds=seconds,
             held_out_tokens=sum(example.target_length for example in self.held_out),
-            held_out_before=self.progress.held_out_before,
-            held_out_after=self.score_held_out(),
+            held_out_before=progress.held_out_before,
+            held_out_after=min(best.losses, default=None),
+            best_step=best_step,
+            stopped_at=progress.step if progress.step < len(self.batches) else None,
         )
 
-    def score_held_out(self) -> float | None:
-        if not self.held_out:
-            return None
-        loss = mean_nll(
-            self.model,
-            self.held_out,
-            batch_size=max(4, self.hyperparameters.batch_size),
-            pad=self.pad,
-            before_batch=self.stop_if_asked,
-        )
+    def score(self) -> float:
+        """Nats per target token of the held-out examples."""
+
+        def of_all() -> float:
+            return mean_nll(
+                self.model,
+                self.held_out,
+                batch_size=max(4, self.hyperparameters.batch_size) // self.progress.parts,
+                pad=self.pad,
+                before_batch=self.stop_if_asked,
+            )
+
+        loss = until_it_fits(of_all, less=self.halve)
         if math.isfinite(loss):
             return loss
         if self.progress.step:
@@ -141,6 +190,21 @@ class SupervisedRun:
             "base_unfit", "The base model gives no number as its loss on the held-out conversations."
         )
 
+    def halve(self) -> None:
+        """Compute batches in two parts from here on: slower, with the same losses. Raises UserFault the second time."""
+        self.optimizer.zero_grad()  # of the try that ran out of memory
+        if self.progress.parts > 1:
+            size = self.hyperparameters.batch_size
+            longest = max(len(example.tokens) for example in self.train_examples)
+            raise UserFault(
+                "out_of_memory",
+                "Training ran out of memory, and again with half a batch at a time. "
+                + (f"Use a batch_size below {size}, or split" if size > 1 else "Split")
+                + f" long conversations: the longest example has {longest} tokens.",
+            )
+        self.progress.parts = 2
+        self.watcher.halved(self.progress.step)
+
     def diverged(self, kind: str) -> UserFault:
         return UserFault(
             "training_diverged",
@@ -148,8 +212,8 @@ class SupervisedRun:
             "Choose a lower learning rate.",
         )
 
-    def step_done(self, loss: float) -> None:
-        """After every optimiser step: record, tell, checkpoint, stop."""
+    def step_done(self, loss: float) -> bool:
+        """After every optimiser step: record, tell, checkpoint, stop. True if it was the last one."""
         progress, total = self.progress, len(self.batches)
         batch = [self.train_examples[index] for index in self.batches[progress.step]]
         progress.step += 1
@@ -158,16 +222,15 @@ class SupervisedRun:
         if not math.isfinite(loss):
             raise self.diverged("training")
         self.watcher.step(progress.step, total, loss)
-        if self.held_out and progress.step % self.batches.steps_per_epoch == 0 and progress.step < total:
-            held_out = self.score_held_out()
-            assert held_out is not None
-            self.watcher.held_out(progress.step, held_out)
+        if progress.step < total:
+            self.score_epoch()
         if self.threads is not None:
             self.threads.choose()
         self.stop_if_asked()
         due = progress.step % self.pace.steps == 0 and progress.step < total
         if due and time.monotonic() - self.saved_at >= self.pace.seconds:
             self.save()
+        return self.over
 
     def save(self) -> None:
         self.progress.seconds = time.monotonic() - self.started
@@ -185,7 +248,7 @@ class SupervisedRun:
 
 
 class _Trainer(SFTTrainer):
-    """SFTTrainer over the batches that are still to do, scoring targets alone."""
+    """SFTTrainer over the batches that are still to do, scoring targets alone, each batch in parts that fit."""
 
     def __init__(self, run: SupervisedRun) -> None:
         self._run = run
@@ -216,18 +279,35 @@ class _Trainer(SFTTrainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """Nats per target token. TRL's own head scores every position on a CPU, which is a third of the step."""
-        loss = target_nll(model, inputs) / (inputs["labels"] != IGNORED).sum()
+        """Nats per target token of the whole batch, so that those of its parts add up to the batch's.
+
+        TRL's own head scores every position on a CPU, which is a third of the step.
+        """
+        return target_nll(model, inputs) / self.step_targets
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        def in_parts() -> torch.Tensor:
+            rows = math.ceil(len(inputs["labels"]) / self._run.progress.parts)
+            parts = zip(*(tensor.split(rows) for tensor in inputs.values()), strict=True)
+            losses = [
+                super(_Trainer, self).training_step(model, dict(zip(inputs, part, strict=True)))
+                for part in parts
+            ]
+            return torch.stack(losses).sum()
+
+        self.step_targets = (inputs["labels"] != IGNORED).sum()
+        loss = until_it_fits(in_parts, less=self._run.halve)
         self.step_loss = loss.item()
         return loss
 
 
 class _StepDone(TrainerCallback):
-    def __init__(self, then: Callable[[], None]) -> None:
+    def __init__(self, then: Callable[[], bool]) -> None:
         self._then = then
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._then()
+        if self._then():
+            control.should_training_stop = True
 
 
 def _arguments(run: SupervisedRun) -> SFTConfig:

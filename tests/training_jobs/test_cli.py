@@ -55,6 +55,16 @@ def test_some_projections_alone(tmp_path, base):
     assert manifest.training["recipe"]["target_modules"] == ["q_proj", "v_proj"]
 
 
+def test_it_stops_when_it_only_gets_worse(tmp_path, base, capsys):
+    """Held out is what the others are unlike: whatever is learned from them makes it worse sooner or later."""
+    unlike = [{"role": "user", "content": "1?"}, {"role": "assistant", "content": "oh"}]
+    rows = [row(number, split="train") for number in range(8)] + [row(9, messages=unlike, split="validation")]
+    out = run(tmp_path, base, rows, "--held-out", "0", "--epochs", "30", "--learning-rate", "0.01")
+    training = adapter_read(out)[0].training
+    assert training["best_step"] < training["steps"] < 60
+    assert f"stopped after step {training['steps']} of 60" in capsys.readouterr().err
+
+
 def test_bad_rows_are_named_and_the_others_trained_on(tmp_path, base, capsys):
     bad = ["{", "[1]", '"x"', "{}", row(1, messages=[{"role": "wizard", "content": "x"}]), ""]
     out = run(tmp_path, base, [row(0), *bad, row(2)], "--held-out", "0")

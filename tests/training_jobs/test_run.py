@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+import torch
 
 from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
 from adapters_store.weights import adapter_read
@@ -101,6 +102,48 @@ def test_a_job_completes(web, run, bases, tmp_path_factory):
     assert web.of(m.Heartbeat)[-1].step == 12
     told = json.dumps([message.model_dump(mode="json") for message in web.said])
     assert "secret" not in told
+
+
+def test_a_job_that_only_gets_worse_ends_early_and_says_which_step_it_keeps(web, run, bases):
+    lines = [json.loads(line) for line in rows()]
+    for line in lines:
+        if line["split"] == "validation":
+            line["messages"][1]["content"] = "oh"
+    web.offer(
+        base=bases[1],
+        recipe=RECIPE,
+        hyperparameters=HYPERPARAMETERS.model_copy(update={"n_epochs": 30}),
+        rows=[json.dumps(line) for line in lines],
+    )
+    assert run() == "completed"
+    report = web.of(m.Complete)[0].report
+    losses = {
+        e.metrics["step"]: e.metrics["valid_loss"] for e in web.events if "valid_loss" in (e.metrics or {})
+    }
+    assert (
+        report.best_step
+        == min(losses, key=losses.get)
+        < report.steps
+        == report.stopped_at_step
+        == max(losses)
+    )
+    assert report.held_out_loss_after == min(losses.values())
+    (said,) = [event.message for event in web.events if "ends early" in event.message]
+    assert f"after step {report.steps} of 90" in said
+    assert f"is the one of step {report.best_step}." in said
+
+
+def test_too_little_memory_for_half_a_batch_fails_the_job_for_good(web, run, monkeypatch):
+    def exhausted(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr("training_jobs.sft.target_nll", exhausted)
+    assert run() == "failed"
+    (fail,) = web.of(m.Fail)
+    assert (fail.code, fail.retry) == ("out_of_memory", False)
+    assert "batch_size below 4" in fail.message
+    (warning,) = [event.message for event in web.events if event.level == "warn"]
+    assert "half a batch at a time" in warning
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
 """A training learns, ends early when asked, and continues as if it had never stopped."""
 
 import math
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,69 +8,14 @@ import torch
 from trl import SFTConfig, SFTTrainer
 
 from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
-from tests.training_jobs.tiny import talk, tiny_model, tiny_tokenizer
-from training_jobs.attach.adapter import adapter_attach, adapter_detach, tensors_get
+from tests.training_jobs.tiny import tiny_model, tiny_tokenizer
+from tests.training_jobs.trainings import Recorder, ResumedRecorder, examples, run_of, train
+from training_jobs.attach.adapter import adapter_attach, adapter_detach
 from training_jobs.attach.prompt_mask import IGNORED
 from training_jobs.batches import BatchOrder, collate
-from training_jobs.chat_template import ChatEncoder
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
-from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
-from training_jobs.sft import Pace, SupervisedRun, Trained
-
-HYPERPARAMETERS = Hyperparameters(n_epochs=2, batch_size=4, learning_rate=1e-2, seed=7)
-
-
-@dataclass
-class Recorder:
-    """A watcher that writes everything down, and asks to stop after `stop_at` steps."""
-
-    stop_at: int | None = None
-    losses: list[float] = field(default_factory=list)
-    held_out_losses: list[tuple[int, float]] = field(default_factory=list)
-    checkpoints: list[tuple[int, Path]] = field(default_factory=list)
-
-    def step(self, step, total, loss):
-        assert (len(self.losses) + 1, total) == (step, total)
-        self.losses.append(loss)
-
-    def held_out(self, step, loss):
-        self.held_out_losses.append((step, loss))
-
-    def checkpoint(self, step, path):
-        self.checkpoints.append((step, path))
-
-    def should_stop(self):
-        return self.stop_at is not None and len(self.losses) >= self.stop_at
-
-
-def examples(count: int = 10) -> Examples:
-    encoder = ChatEncoder(tiny_tokenizer())
-
-    made = Examples()
-    for split, indices in ((made.train, range(count)), (made.held_out, range(90, 94))):
-        for index in indices:
-            turns = talk(("user", "say " + "ab" * (1 + index % 5)), ("assistant", f"aye {index % 3}!"))
-            split.add(*encoder.prompt_and_target(turns, max_tokens=500))
-    return made
-
-
-def run_of(model, tmp_path, watcher=None, **options) -> SupervisedRun:
-    options = {"examples": examples(), "pace": Pace(steps=3, seconds=0), **options}
-    return SupervisedRun(
-        model=model,
-        hyperparameters=HYPERPARAMETERS,
-        tokenizer=tiny_tokenizer(),
-        watcher=watcher or Recorder(),
-        folder=tmp_path,
-        **options,
-    )
-
-
-def train(tmp_path, recipe, watcher=None, checkpoint=None) -> tuple[Trained, dict[str, torch.Tensor]]:
-    model = adapter_attach(tiny_model(), recipe, seed=1)
-    return run_of(model, tmp_path, watcher).train(checkpoint), tensors_get(model)
 
 
 @pytest.mark.parametrize("recipe", [*PREFILL, RECIPES[1]], ids=name)
@@ -83,7 +26,7 @@ def test_training_learns_and_reports(recipe, tmp_path):
     assert trained.losses == watcher.losses
     assert trained.losses[-1] < trained.losses[0] - 0.1
     assert trained.held_out_after < trained.held_out_before - 0.1
-    assert [step for step, _ in watcher.held_out_losses] == [3]
+    assert [step for step, _ in watcher.held_out_losses] == [3, 6]
     data = examples()
     assert trained.trained_tokens == 2 * data.train.target_tokens
     assert trained.held_out_tokens == data.held_out.target_tokens
@@ -104,11 +47,6 @@ def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp
         assert resumed.held_out_after == whole.held_out_after
         for key, tensor in tensors.items():
             torch.testing.assert_close(again[key], tensor, atol=0, rtol=0)
-
-
-class ResumedRecorder(Recorder):
-    def step(self, step, total, loss):
-        self.losses.append(loss)
 
 
 @pytest.mark.slow

@@ -14,10 +14,11 @@ from tests.webapp.company import Company
 from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.played_trainer import PlayedTrainer
 from webapp.adapters.models import Adapter
+from webapp.api.shapes import checkpoint_shape
 from webapp.datasets.storage import store
 from webapp.engine import Engine
-from webapp.jobs.gate import gate
 from webapp.jobs.create import Wishes
+from webapp.jobs.gate import gate
 from webapp.jobs.lifecycle import (
     dispatch_lapse,
     job_cancel,
@@ -75,11 +76,16 @@ def test_from_upload_to_an_active_adapter(
     assert httpx.get(trainer.spec.conversations.url).text.count("\n") == 12
     news = [{"message": "step 1", "metrics": {"step": 1, "train_loss": 2.5}}]
     assert trainer.heartbeat(events=news).json() == {"state": "running", "stop": False}
-    assert trainer.complete(trainer.adapter()).json() == {"state": "gating"}
+    body = trainer.adapter()
+    body["report"] |= {"held_out_loss_after": 1.5, "best_step": 7, "stopped_at_step": 10}
+    assert trainer.complete(body).json() == {"state": "gating"}
     gate(job=job.id, asked=played_engine.engine)
     job.refresh_from_db()
     adapter = Adapter.objects.get(job=job)
     assert job.state == "succeeded"
+    assert job.report["stopped_at_step"] == 10
+    checkpoint = checkpoint_shape(job, adapter)
+    assert (checkpoint["step_number"], checkpoint["metrics"]["full_valid_loss"]) == (7, 1.5)
     company.maren.refresh_from_db()
     assert company.maren.active_adapter == adapter
     assert adapter.public_name == f"ft:tiny:maren:{job.id.hex[:8]}"
@@ -239,12 +245,6 @@ def test_an_unsound_adapter_fails_the_job(
     assert Job.objects.get(id=job.id).error_code == code
 
 
-def test_missing_and_flipped_bytes_fail_the_job(company: Company, web: httpx.Client) -> None:
-    job, trainer = running(company, web)
-    body = trainer.adapter()
-    manifest = manifest_load(
-        store().get(object_key(company.tenant.id.hex, body["manifest"]["sha256"]), 10**6)
-    )
 @pytest.mark.parametrize(("trained", "ends"), [("q_proj", "gating"), ("k_proj", "failed")])
 def test_a_lora_adapts_the_projections_that_were_asked_for(
     company: Company, web: httpx.Client, trained: str, ends: str
@@ -257,6 +257,12 @@ def test_a_lora_adapts_the_projections_that_were_asked_for(
     assert Job.objects.get(id=job.id).error_code == ("adapter_corrupt" if ends == "failed" else "")
 
 
+def test_missing_and_flipped_bytes_fail_the_job(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    body = trainer.adapter()
+    manifest = manifest_load(
+        store().get(object_key(company.tenant.id.hex, body["manifest"]["sha256"]), 10**6)
+    )
     key = object_key(company.tenant.id.hex, manifest.files[TENSORS_FILE].sha256)
     data = bytearray(store().get(key, 10**6))
     data[-1] ^= 1

@@ -219,13 +219,14 @@ def checkpoint_shape(job: Job, adapter: Adapter) -> dict[str, Any]:
     """A finished job's one usable checkpoint is its result; those on the way are training state."""
     named = {"train_loss": "train_loss", "held_out_loss_after": "full_valid_loss"}
     metrics = {theirs: job.report[ours] for ours, theirs in named.items() if job.report.get(ours) is not None}
+    step = job.report.get("best_step") or job.step
     return CheckpointObject(
         id=f"ftckpt_{job.id.hex}",
         created_at=seconds(adapter.created_at) or 0,
         fine_tuned_model_checkpoint=adapter.public_name,
         fine_tuning_job_id=job.public_id,
-        metrics={"step": job.step, **metrics},
-        step_number=job.step,
+        metrics={"step": step, **metrics},
+        step_number=step,
     ).model_dump()
 
 

@@ -61,7 +61,7 @@ def loss_chart(events: Sequence[JobEvent], total_steps: int) -> Chart | None:
 
     summary = f"Training loss from {train[0][1]:.2f} to {train[-1][1]:.2f} over {round(train[-1][0])} steps."
     if held_out:
-        summary += f" On held-out rows {held_out[-1][1]:.2f}."
+        summary += f" On held-out rows {min(loss for _, loss in held_out):.2f} at best."
     return Chart(
         train=points(_thinned(train)),
         held_out=points(held_out) if len(held_out) > 1 else "",

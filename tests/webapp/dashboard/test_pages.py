@@ -197,7 +197,7 @@ class TestTraining:
         assert "<html" not in live, "htmx gets the live part alone"
         assert 'hx-trigger="every 2s"' in live
         assert '<progress value="5" max="20"' in live
-        assert "from 3.00 to 0.60 over 5 steps. On held-out rows 1.25." in live
+        assert "from 3.00 to 0.60 over 5 steps. On held-out rows 1.25 at best." in live
         assert "about" in live
 
     def test_the_end_of_a_run_stops_the_asking(self, company: Company, teammate: Client) -> None:

@@ -71,8 +71,8 @@ class TestChart:
     def test_held_out_losses_of_either_name(self) -> None:
         train = [event(n, step=n, train_loss=2.0) for n in range(1, 5)]
         chart = loss_chart(
-            [*train, event(5, step=2, valid_loss=2.5), event(6, step=4, full_valid_loss=1.5)], 4
+            [*train, event(5, step=2, valid_loss=1.5), event(6, step=4, full_valid_loss=2.5)], 4
         )
         assert chart is not None
         assert len(chart.dots) == 2
-        assert "1.50" in chart.summary
+        assert "On held-out rows 1.50 at best." in chart.summary, "the adapter is the best one"

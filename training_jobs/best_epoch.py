@@ -1,0 +1,51 @@
+"""Which epoch's weights are kept: those with the lowest held-out loss, and when more epochs are of no use."""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from peft import PeftModel
+
+#: Training ends when so many epochs in a row, and so many steps, were no better than the best epoch. Held-out loss is
+#: noisy: one worse scoring says little, and no more do two when an epoch is a step or two.
+_PATIENT_EPOCHS, _PATIENT_STEPS = 2, 10
+
+
+def patience_of(steps_per_epoch: int) -> int:
+    """In epochs."""
+    return max(_PATIENT_EPOCHS, math.ceil(_PATIENT_STEPS / steps_per_epoch))
+
+
+def trained_parameters(model: PeftModel) -> dict[str, torch.nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+@dataclass
+class BestEpoch:
+    """`losses`: held-out loss after each epoch, nats per target token. `weights`: the trained parameters, by name, as
+    they were after the best one; none before the first epoch."""
+
+    losses: list[float] = field(default_factory=list)
+    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """From 1; the first one of those that are equally good. Raises ValueError before the first."""
+        return self.losses.index(min(self.losses)) + 1
+
+    def hopeless(self, *, patience: int) -> bool:
+        """The last `patience` epochs were no better than one before them."""
+        return bool(self.losses) and len(self.losses) - self.epoch >= patience
+
+    def judge(self, loss: float, model: PeftModel) -> None:
+        """The next epoch ended with `loss`; the weights of `model` are copied if it is the best so far."""
+        self.losses.append(loss)
+        if self.epoch == len(self.losses):
+            self.weights = {
+                name: parameter.detach().clone() for name, parameter in trained_parameters(model).items()
+            }
+
+    def restore(self, model: PeftModel) -> None:
+        """Put the best weights into `model`."""
+        for name, parameter in trained_parameters(model).items():
+            parameter.data.copy_(self.weights[name])

@@ -60,7 +60,9 @@ class Engine:
             for first, end in self.spec["kinds"].values()
             for index in range(first, end, max(1, (end - first) // LOOKED_AT))
         ]
-        if self.spec["engine"] != "stock":  # on CPUs it gives a request without an adapter that of the last slot
+        if (
+            self.spec["engine"] != "stock"
+        ):  # on CPUs it gives a request without an adapter that of the last slot
             models.append(-1)
         prompts = [request.prompt for request in _punica(PROMPTS, seed=20_000)]
         run = self._unmeasured([Request(prompt, 12, model) for model in models for prompt in prompts])

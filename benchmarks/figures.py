@@ -76,7 +76,9 @@ _STOCK, _LORA = Case("lora_stock"), Case("lora")
 _DISTINCT = Case("lora_p", mix="distinct", adapters=256)
 _IDENTICAL = Case("lora_p", mix="identical", adapters=256)
 _CHAT, _UNCACHED = Case("lora_p", "chat", adapters=16), Case("lora_p_uncached", "chat", adapters=16)
-_ALONE, _COLD, _WARM = (Case("lora_p", adapters=128, arrivals=arrivals) for arrivals in ("none", "cold", "warm"))
+_ALONE, _COLD, _WARM = (
+    Case("lora_p", adapters=128, arrivals=arrivals) for arrivals in ("none", "cold", "warm")
+)
 
 #: Each in under 15 minutes on two cores that make 150 tokens a second.
 ROWS = {
@@ -160,7 +162,10 @@ PAPER = {
     ),
     "paper-2b": Figure(
         "Throughput and adapters, paged into 32 slots",
-        (_BASE, *(Case(kind, adapters=adapters) for adapters, kind in product((32, 64, 128, 256, 512), _PAPER))),
+        (
+            _BASE,
+            *(Case(kind, adapters=adapters) for adapters, kind in product((32, 64, 128, 256, 512), _PAPER)),
+        ),
         rounds=3,
         gpu_slots=32,
     ),

@@ -18,7 +18,6 @@ from benchmarks.workload import Request, requests_of
 from inference.adapter_checks import ServedBase, served_base
 from inference.serve import engine_options
 
-
 #: inference.serve's default.
 _MOST_SEQUENCES = 32
 

@@ -84,7 +84,8 @@ def _case_table(cases: dict[str, dict[str, Any] | None]) -> str:
             lines.append(f"| {label} | not measured | | | | | 0 |")
             continue
         lines.append(
-            f"| {label} | {line['throughput']['median']:.0f} | {_spread(line['of_base'])} | {_spread(line['of_stock'])} "
+            f"| {label} | {line['throughput']['median']:.0f} "
+            f"| {_spread(line['of_base'])} | {_spread(line['of_stock'])} "
             f"| {_latency(line['encode_ms'])} | {_latency(line['decode_ms'])} | {line['rounds']} |"
         )
     return "\n".join(lines)

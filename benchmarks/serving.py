@@ -39,7 +39,9 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--mix", choices=MIXES, default="uniform")
     parser.add_argument("--adapters", type=int, default=32)
     parser.add_argument("--base", type=Path, default=ROOT / ".attune/models/smollm2-135m-instruct")
-    parser.add_argument("--shape", choices=SHAPES, help="a model of these sizes and random weights, not --base")
+    parser.add_argument(
+        "--shape", choices=SHAPES, help="a model of these sizes and random weights, not --base"
+    )
     parser.add_argument("--lora-rank", type=int, default=8)
     parser.add_argument("--reft-rank", type=int, default=8)
     for name in OVERRIDES:
@@ -48,7 +50,9 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
         "--quick", action="store_true", help="one small round: shows that it works, measures nothing"
     )
     parser.add_argument("--out", type=Path, help="benchmarks/results/NAME.json unless said")
-    parser.add_argument("--logs", type=Path, help="a folder for the engines' logs; they are thrown away unless said")
+    parser.add_argument(
+        "--logs", type=Path, help="a folder for the engines' logs; they are thrown away unless said"
+    )
     arguments = parser.parse_args(words)
     if unknown := set(arguments.kinds.split(",")) - set(KINDS):
         parser.error(f"--kinds: {', '.join(sorted(unknown))} is none of {', '.join(KINDS)}.")
@@ -81,7 +85,9 @@ def model_of(arguments: argparse.Namespace, work: Path) -> Model:
         return Model(arguments.base, **ranks)
     (architecture,) = SHAPES[arguments.shape]["architectures"]
     if architecture not in PROVEN:
-        raise SystemExit(f"--shape {arguments.shape}: the engine refuses {architecture}, which is not proven yet.")
+        raise SystemExit(
+            f"--shape {arguments.shape}: the engine refuses {architecture}, which is not proven yet."
+        )
     folder = work / arguments.shape
     write_model(folder, arguments.shape)
     return Model(folder, **ranks, options=DUMMY_OPTIONS)

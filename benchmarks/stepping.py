@@ -42,9 +42,7 @@ class Stepper:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def begin(
-        self, request: Request, *, turn: int, prompt: list[int], output: int, arrived: bool
-    ) -> None:
+    def begin(self, request: Request, *, turn: int, prompt: list[int], output: int, arrived: bool) -> None:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 

@@ -37,9 +37,7 @@ class Worker:
                 f"{self.engine}: {answer['different']} different answers where there should be {answer['models']}."
             )
 
-    def run(
-        self, kind: str, requests: Sequence[Request], arrivals: Sequence[Request] = ()
-    ) -> dict[str, Any]:
+    def run(self, kind: str, requests: Sequence[Request], arrivals: Sequence[Request] = ()) -> dict[str, Any]:
         """{"seconds", "read", "streams"} of engine_worker; requests have the numbers of the kind's adapters."""
         line = {
             "requests": [self._asked(kind, request) for request in requests],

@@ -43,7 +43,8 @@ def requests_of(
     asked = []
     for index in range(count):
         messages = [
-            (rng.integers(*TOKENS, prompts[index]).tolist(), int(outputs[index])) for prompts, outputs in lengths
+            (rng.integers(*TOKENS, prompts[index]).tolist(), int(outputs[index]))
+            for prompts, outputs in lengths
         ]
         (prompt, output), *later = messages
         asked.append(Request(prompt, output, int(which[index]), later))
@@ -79,7 +80,12 @@ def _chat(rng: np.random.Generator, count: int, max_tokens: int) -> tuple[np.nda
     return rng.integers(2 * part, 4 * part + 1, count), rng.integers(part, 2 * part + 1, count)
 
 
-PROFILES: dict[str, Lengths] = {"punica": _punica, "short": _short, "long-prompt": _long_prompt, "chat": _chat}
+PROFILES: dict[str, Lengths] = {
+    "punica": _punica,
+    "short": _short,
+    "long-prompt": _long_prompt,
+    "chat": _chat,
+}
 
 
 def _identical(rng: np.random.Generator, count: int, adapters: int, seed: int) -> np.ndarray:

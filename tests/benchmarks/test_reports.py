@@ -7,7 +7,11 @@ from benchmarks.figures import FIGURES, Case, Figure, Target
 from benchmarks.reports import report, summary
 
 BASE = Case("base")
-LORA_P, MORE, STOCK = Case("lora_p", adapters=16), Case("lora_p", adapters=64), Case("lora_stock", adapters=16)
+LORA_P, MORE, STOCK = (
+    Case("lora_p", adapters=16),
+    Case("lora_p", adapters=64),
+    Case("lora_stock", adapters=16),
+)
 FIGURE = Figure(
     "A figure",
     (BASE, LORA_P, MORE, STOCK),
@@ -77,7 +81,9 @@ def test_targets_stand_beside_what_was_measured():
 
 
 def test_what_ended_early_is_said():
-    lost = results(**{LORA_P.name: runs(None, None, None)}) | {"failed": {"ours": "ours ended early (1)\nlog"}}
+    lost = results(**{LORA_P.name: runs(None, None, None)}) | {
+        "failed": {"ours": "ours ended early (1)\nlog"}
+    }
     text = report(lost)
     assert "| LoRA_P, punica, uniform, 16 | not measured |" in text
     assert "| LoRA_P, of base | not measured | at least 0.98 |  |" in text

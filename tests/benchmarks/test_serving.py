@@ -31,7 +31,9 @@ OURS = {
 
 def test_engines_differ_in_adapters_alone():
     capacity = capacity_of(adapters=100, batch=32, gpu_slots=8, cpu_slots=None, rank=8)
-    options = {engine: options_of(engine, OURS, capacity, on_cpu=True) for engine in ("base", "stock", "ours_all")}
+    options = {
+        engine: options_of(engine, OURS, capacity, on_cpu=True) for engine in ("base", "stock", "ours_all")
+    }
     assert options["base"] == {"model": "folder", "enable_prefix_caching": True}
     assert options["stock"] == options["base"] | {
         "enable_lora": True,
@@ -43,7 +45,9 @@ def test_engines_differ_in_adapters_alone():
     assert options["ours_all"] == OURS | {"max_loras": 32, "max_cpu_loras": 100}
     assert options_of("ours", OURS, capacity, on_cpu=True) == OURS
     assert not options_of("ours_uncached", OURS, capacity, on_cpu=True)["enable_prefix_caching"]
-    assert all("kv_cache_memory_bytes" in options_of(e, OURS, capacity, on_cpu=False) for e in ("base", "ours"))
+    assert all(
+        "kv_cache_memory_bytes" in options_of(e, OURS, capacity, on_cpu=False) for e in ("base", "ours")
+    )
 
 
 def test_buffers_fit_the_ranks():

@@ -10,7 +10,14 @@ from benchmarks.workload import MIXES, PROFILES, TURNS, requests_of
 
 def asked(**changes):
     return requests_of(
-        **{"profile": "punica", "mix": "uniform", "count": 20_000, "adapters": 16, "max_tokens": 2048, "seed": 0}
+        **{
+            "profile": "punica",
+            "mix": "uniform",
+            "count": 4000,
+            "adapters": 16,
+            "max_tokens": 2048,
+            "seed": 0,
+        }
         | changes
     )
 
@@ -21,10 +28,12 @@ def counts(requests, adapters):
 
 def test_punicas_lengths():
     requests = asked()
-    assert statistics.median(len(request.prompt) for request in requests) == 16  # scale 18, location -1, rounded down
+    assert (
+        statistics.median(len(request.prompt) for request in requests) == 16
+    )  # scale 18, location -1, rounded down
     assert min(token for request in requests[:50] for token in request.prompt) >= 100
     totals = [len(request.prompt) + request.output for request in requests]
-    assert abs(statistics.mean(totals) - 1025) < 25
+    assert abs(statistics.mean(totals) - 1025) < 50
     assert min(request.output for request in requests) == 1
 
 
@@ -35,7 +44,9 @@ def test_short_outputs_are_as_long_as_their_prompts():
 
 
 def test_long_prompts_are_most_of_their_requests():
-    assert all(len(request.prompt) >= 4 * request.output for request in asked(profile="long-prompt", count=200))
+    assert all(
+        len(request.prompt) >= 4 * request.output for request in asked(profile="long-prompt", count=200)
+    )
 
 
 def test_a_chat_has_five_turns():
@@ -55,7 +66,7 @@ def test_nothing_is_longer_than_asked(profile, most):
 
 def test_mixes():
     assert set(counts(asked(mix="identical"), 16)[1:]) == {0}
-    assert min(counts(asked(mix="uniform"), 16)) > 1100
+    assert min(counts(asked(mix="uniform"), 16)) > 190
     skewed = counts(asked(mix="skewed"), 16)
     assert 1.7 < skewed[0] / skewed[1] < 2.3  # Zipf with exponent 1
     assert 3.4 < skewed[0] / skewed[3] < 4.6

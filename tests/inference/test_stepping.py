@@ -29,7 +29,10 @@ def test_a_chats_next_prompt_is_all_that_was_said(stepper):
         for stream, (message, _) in zip(streams, [*chat.later, ([], 0)], strict=True):
             assert stream.prompt == said
             said = [*said, *stream.answer, *message]
-        assert [len(stream.answer) for stream in streams] == [chat.output, *(output for _, output in chat.later)]
+        assert [len(stream.answer) for stream in streams] == [
+            chat.output,
+            *(output for _, output in chat.later),
+        ]
 
 
 def test_an_adapter_is_read_once_and_its_request_is_apart(stepper):
@@ -38,7 +41,11 @@ def test_an_adapter_is_read_once_and_its_request_is_apart(stepper):
     cold = drive(stepper, streams, batch=2, arrivals=[arrival])
     warm = drive(stepper, streams, batch=2, arrivals=[arrival])
     assert (cold.read, warm.read) == (1, 0)
-    assert [(stream.arrived, len(stream.answer)) for stream in cold.streams] == [(False, 24), (False, 24), (True, 1)]
+    assert [(stream.arrived, len(stream.answer)) for stream in cold.streams] == [
+        (False, 24),
+        (False, 24),
+        (True, 1),
+    ]
 
 
 def test_no_more_at_once_than_asked(stepper):
@@ -51,9 +58,7 @@ def test_no_more_at_once_than_asked(stepper):
         {
             "seconds": run.seconds,
             "read": 0,
-            "streams": [
-                {**vars(stream), "prompt": len(stream.prompt)} for stream in run.streams
-            ],
+            "streams": [{**vars(stream), "prompt": len(stream.prompt)} for stream in run.streams],
         }
     )
     assert figures["tokens"] == 3 * (3 + 4)

@@ -82,7 +82,7 @@ _ALONE, _COLD, _WARM = (
 
 #: Each in under 15 minutes on two cores that make 150 tokens a second.
 ROWS = {
-    "share": Figure("% of base, outputs as Punica's", _SHARE, _SHARE_TARGETS, rounds=6),
+    "share": Figure("% of base, outputs as Punica's", _SHARE, _SHARE_TARGETS),
     "share-short": Figure(
         "% of base, outputs as short as prompts", _SHORT, _SHORT_TARGETS, requests=96, rounds=6
     ),

@@ -21,7 +21,7 @@ def stepper(engine, base, tmp_path_factory):
 
 
 def test_a_chats_next_prompt_is_all_that_was_said(stepper):
-    chats = requests_of(profile="chat", mix="distinct", count=2, adapters=2, max_tokens=120, seed=3)
+    chats = requests_of(profile="chat", mix="distinct", count=2, adapters=2, max_tokens=60, seed=3)
     run = drive(stepper, chats, batch=2)
     assert [stream.turn for stream in run.streams] == [0, 1, 2, 3, 4] * 2
     for chat, streams in zip(chats, (run.streams[:5], run.streams[5:]), strict=True):
@@ -36,20 +36,20 @@ def test_a_chats_next_prompt_is_all_that_was_said(stepper):
 
 
 def test_an_adapter_is_read_once_and_its_request_is_apart(stepper):
-    streams = [Request([200 + index] * 5, 24, -1) for index in range(2)]
+    streams = [Request([200 + index] * 5, 8, -1) for index in range(2)]
     arrival = Request([300] * 5, 1, 2)
     cold = drive(stepper, streams, batch=2, arrivals=[arrival])
     warm = drive(stepper, streams, batch=2, arrivals=[arrival])
     assert (cold.read, warm.read) == (1, 0)
     assert [(stream.arrived, len(stream.answer)) for stream in cold.streams] == [
-        (False, 24),
-        (False, 24),
+        (False, 8),
+        (False, 8),
         (True, 1),
     ]
 
 
 def test_no_more_at_once_than_asked(stepper):
-    run = drive(stepper, [Request([400 + index] * 3, 4, -1) for index in range(3)], batch=1)
+    run = drive(stepper, [Request([400 + index] * 3, 3, -1) for index in range(2)], batch=1)
     assert all(
         second.added >= first.stamps[-1] for first, second in zip(run.streams, run.streams[1:], strict=False)
     )
@@ -61,5 +61,5 @@ def test_no_more_at_once_than_asked(stepper):
             "streams": [{**vars(stream), "prompt": len(stream.prompt)} for stream in run.streams],
         }
     )
-    assert figures["tokens"] == 3 * (3 + 4)
+    assert figures["tokens"] == 2 * (3 + 3)
     assert figures["encode_ms"][0] > 0

@@ -9,7 +9,7 @@ from adapters_store.architectures import PROVEN
 from benchmarks.engine_worker import ANSWER
 from benchmarks.figures import FIGURES, ROWS
 from benchmarks.kinds import capacity_of, options_of
-from benchmarks.measurement import requests_for
+from benchmarks.measurement import _losses, requests_for
 from benchmarks.model_shapes import SHAPES, write_model
 from benchmarks.random_adapters import random_adapter
 from benchmarks.serving import arguments_of, figure_of, model_of
@@ -156,3 +156,13 @@ def test_answers_that_are_the_same_mean_nothing(worker):
     worker.tell({"different": 16, "models": 17})
     with pytest.raises(EngineEnded, match="16 different answers where there should be 17"):
         worker.wait_ready()
+
+
+def test_an_engine_that_ended_costs_its_own_cases_alone(worker):
+    failed, workers = {}, {"ours": worker, "base": None}
+    with _losses(failed, workers, "ours"):
+        raise EngineEnded("the reason")
+    assert (failed, workers) == ({"ours": "the reason"}, {"base": None})
+    assert worker.process.poll() is not None
+    with pytest.raises(ZeroDivisionError), _losses(failed, workers, "base"):
+        raise ZeroDivisionError

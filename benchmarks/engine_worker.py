@@ -1,96 +1,123 @@
 """One engine in its own process, told over its standard input what to run: python -m benchmarks.engine_worker.
 
-All engines of a benchmark stay up while each runs in turn, so that a machine's moods meet all of them alike.
+All engines of a benchmark stay up while each runs in turn, so that a machine's moods meet all of them alike. The first
+line says what to start. Answers are marked, because libraries print to the same output.
 """
 
 import json
 import os
 import sys
-import time
-from dataclasses import asdict
 from typing import Any
 
-from benchmarks.workload import Request, punica
+from benchmarks.kinds import with_plugin
+from benchmarks.stepping import Drive, Stepper, drive
+from benchmarks.workload import Request, requests_of
 
-#: Marks our lines among whatever vLLM prints.
+#: Marks our lines among whatever else is printed.
 ANSWER = "@@answer "
-ENGINES = ("base", "lora_stock", "lora_p", "direft_p")
-#: The others are vLLM without us.
-WITH_PLUGIN = ("lora_p", "direft_p")
+#: So many adapters of a kind are looked at, and so many prompts each.
+LOOKED_AT, PROMPTS = 16, 3
 
 
 def _environment(engine: str) -> None:
     os.environ |= {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_STREAM": "ext://sys.stderr",
         "HF_HUB_OFFLINE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "2",
-        "VLLM_PLUGINS": "attune" if engine in WITH_PLUGIN else "none",
+        "VLLM_PLUGINS": "attune" if with_plugin(engine) else "none",
     }
 
 
 class Engine:
-    def __init__(self, engine: str, spec: dict[str, Any]) -> None:
+    """`spec`: engine, options of vllm.LLM, folders (serving name and path of each adapter), kinds (each one's
+    adapters, as first and one past the last), batch (measured requests at once)."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
         from vllm import LLM
         from vllm.lora.request import LoRARequest
 
-        self.engine = engine
-        self.llm = LLM(**spec["options"])
-        self.adapters = [
-            LoRARequest(name if engine != "lora_stock" else f"stock-{index}", index + 1, path)
-            for index, (name, path) in enumerate(spec["folders"])
-        ]
-
-    def run(self, requests: list[Request]) -> float:
-        """Seconds to answer all requests, first come, first served."""
-        began = time.perf_counter()
-        self.answers(requests)
-        return time.perf_counter() - began
-
-    def answers(self, requests: list[Request]) -> list[list[int]]:
-        from vllm import SamplingParams
-
-        outputs = self.llm.generate(
-            [{"prompt_token_ids": request.prompt} for request in requests],
-            [SamplingParams(temperature=0, max_tokens=r.output, ignore_eos=True) for r in requests],
-            lora_request=[self._adapter(request.adapter) for request in requests],
-            use_tqdm=False,
+        self.spec = spec
+        stock = spec["engine"] == "stock"
+        self._llm = LLM(**spec["options"])
+        self._stepper = Stepper(
+            self._llm,
+            [
+                LoRARequest(f"stock-{index}" if stock else name, index + 1, path)
+                for index, (name, path) in enumerate(spec["folders"])
+            ],
         )
-        return [list(output.outputs[0].token_ids) for output in outputs]
 
-    def distinct_answers(self) -> int:
-        """How many models answer three prompts differently: all adapters and, but for stock LoRA, the base.
+    def different(self) -> tuple[int, int]:
+        """How many models answer three prompts differently, and how many there are: adapters and, but for stock LoRA,
+        the base.
 
         Three, because a random adapter that acts on every token may end in the same loop as another one.
         """
-        prompts = [request.prompt for request in punica(count=3, adapters=1, max_tokens=64, seed=20_000)]
-        models = list(range(len(self.adapters)))
-        if self.engine != "lora_stock":  # on CPUs it gives a request without an adapter that of the last slot
-            models.append(-1)
-        answers = self.answers([Request(prompt, 12, model) for model in models for prompt in prompts])
-        said = [
-            [token for answer in answers[at : at + 3] for token in answer] for at in range(0, len(answers), 3)
+        models = [
+            index
+            for first, end in self.spec["kinds"].values()
+            for index in range(first, end, max(1, (end - first) // LOOKED_AT))
         ]
-        return len(set(map(tuple, said)))
+        if (
+            self.spec["engine"] != "stock"
+        ):  # on CPUs it gives a request without an adapter that of the last slot
+            models.append(-1)
+        prompts = [request.prompt for request in _punica(PROMPTS, seed=20_000)]
+        run = self._unmeasured([Request(prompt, 12, model) for model in models for prompt in prompts])
+        answers = [stream.answer for stream in run.streams]
+        said = {str(answers[at : at + PROMPTS]) for at in range(0, len(answers), PROMPTS)}
+        return len(said), len(models)
 
-    def _adapter(self, index: int) -> Any:
-        return self.adapters[index] if self.adapters and index >= 0 else None
+    def warm_up(self) -> None:
+        """A batch of ordinary requests, then one short one for every adapter, so that memory holds what it can."""
+        ordinary = _punica(self.spec["options"]["max_num_seqs"], seed=10_000)
+        for first, _ in self.spec["kinds"].values() or [(-1, 0)]:
+            self._unmeasured([Request(request.prompt, request.output, first) for request in ordinary])
+        every = _punica(len(self.spec["folders"]), seed=10_001)
+        self._unmeasured([Request(request.prompt[:4], 1, index) for index, request in enumerate(every)])
+
+    def run(self, requests: list[Request], arrivals: list[Request]) -> Drive:
+        return drive(self._stepper, requests, batch=self.spec["batch"], arrivals=arrivals)
+
+    def _unmeasured(self, requests: list[Request]) -> Drive:
+        return drive(self._stepper, requests, batch=self.spec["options"]["max_num_seqs"])
+
+
+def _punica(count: int, *, seed: int) -> list[Request]:
+    return requests_of(profile="punica", mix="identical", count=count, adapters=1, max_tokens=48, seed=seed)
+
+
+def _answer(result: dict[str, Any]) -> None:
+    print(ANSWER + json.dumps(result), flush=True)
+
+
+def _told(run: Drive) -> dict[str, Any]:
+    streams = [
+        {
+            "prompt": len(stream.prompt),
+            "turn": stream.turn,
+            "arrived": stream.arrived,
+            "added": stream.added,
+            "stamps": stream.stamps,
+            "answer": stream.answer,
+        }
+        for stream in run.streams
+    ]
+    return {"seconds": run.seconds, "read": run.read, "streams": streams}
 
 
 def main() -> None:
-    name, spec = sys.argv[1], json.loads(sys.argv[2])
-    _environment(name)
-    engine = Engine(name, spec)
-    print(ANSWER + json.dumps({"distinct": engine.distinct_answers()}), flush=True)
+    spec = json.loads(sys.stdin.readline())
+    _environment(spec["engine"])
+    engine = Engine(spec)
+    different, models = engine.different()
+    engine.warm_up()
+    _answer({"different": different, "models": models})
     for line in sys.stdin:
-        requests = [Request(**request) for request in json.loads(line)]
-        print(ANSWER + json.dumps({"seconds": engine.run(requests)}), flush=True)
-
-
-def command(requests: list[Request]) -> str:
-    """The line that makes a worker run these requests."""
-    return json.dumps([asdict(request) for request in requests]) + "\n"
+        asked = {name: [Request(**request) for request in part] for name, part in json.loads(line).items()}
+        _answer(_told(engine.run(asked["requests"], asked["arrivals"])))
 
 
 if __name__ == "__main__":

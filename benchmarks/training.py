@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from adapters_store.names import Method, Position
-from benchmarks.serving import ROOT, machine
+from benchmarks.machine import ROOT, machine
 from training_jobs.attach.adapter import adapter_attach, adapter_detach
 from training_jobs.attach.prompt_mask import IGNORED
 from training_jobs.messages import Recipe

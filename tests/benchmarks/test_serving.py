@@ -1,56 +1,168 @@
-"""The benchmark's arithmetic and its requests; the measurements themselves are for machines with nothing else to do."""
+"""What the command line asks for, what engines are started with, and how their processes are spoken with."""
 
-import statistics
+import subprocess
+import sys
 
-from benchmarks.serving import summary, table
-from benchmarks.workload import punica
+import pytest
 
+from adapters_store.architectures import PROVEN
+from benchmarks.engine_worker import ANSWER
+from benchmarks.figures import FIGURES, ROWS
+from benchmarks.kinds import capacity_of, options_of
+from benchmarks.measurement import _losses, requests_for
+from benchmarks.model_shapes import SHAPES, write_model
+from benchmarks.random_adapters import random_adapter
+from benchmarks.serving import arguments_of, figure_of, model_of
+from benchmarks.workers import EngineEnded, Worker
+from benchmarks.workload import Request
+from inference.adapter_checks import check_servable, served_base
 
-def test_requests_are_punicas():
-    requests = punica(count=20_000, adapters=16, max_tokens=2048, seed=0)
-    prompts = [len(request.prompt) for request in requests]
-    assert statistics.median(prompts) == 16  # scale 18, location -1, rounded down
-    assert min(token for request in requests[:50] for token in request.prompt) >= 100
-    totals = [request.tokens for request in requests]
-    assert abs(statistics.mean(totals) - 1025) < 25
-    assert max(totals) <= 2048
-    assert min(request.output for request in requests) == 1
-    counts = [sum(request.adapter == index for request in requests) for index in range(16)]
-    assert min(counts) > 1100
-
-
-def test_one_seed_is_one_workload():
-    assert punica(count=9, adapters=4, max_tokens=99, seed=3) == punica(
-        count=9, adapters=4, max_tokens=99, seed=3
-    )
-    assert punica(count=9, adapters=4, max_tokens=99, seed=3) != punica(
-        count=9, adapters=4, max_tokens=99, seed=4
-    )
-
-
-RESULTS = {
-    "machine": {"cpu": "X", "cores": 2, "memory_gb": 8, "vllm": "0.32.0", "model": "tiny"},
-    "workload": {"adapters": 16, "rank": 8, "batch": 32, "requests": 48, "max_tokens": 192},
-    "tokens": [100, 200, 100],
-    # The machine was twice as slow in the last round; pairing takes that out.
-    "seconds": {"base": [1.0, 2.0, 2.0], "lora_stock": [5.0, 8.0, None], "lora_p": [1.0, 2.5, 2.0]},
+OURS = {
+    "model": "folder",
+    "enable_prefix_caching": True,
+    "enable_lora": True,
+    "max_loras": 8,
+    "max_cpu_loras": 64,
+    "max_lora_rank": 8,
+    "lora_target_modules": ["q_proj", "down_proj", "residual_stream"],
+    "additional_config": {"attune_plugin": "digest"},
 }
 
 
-def test_ratios_are_paired_by_round():
-    lines = summary(RESULTS)
-    assert lines["lora_p"] == {
-        "tokens_per_second": 80.0,
-        "of_base": 1.0,
-        "least": 0.8,
-        "greatest": 1.0,
-        "rounds": 3,
+def test_engines_differ_in_adapters_alone():
+    capacity = capacity_of(adapters=100, batch=32, gpu_slots=8, cpu_slots=None, rank=8)
+    options = {
+        engine: options_of(engine, OURS, capacity, on_cpu=True) for engine in ("base", "stock", "ours_all")
     }
-    assert lines["lora_stock"]["of_base"] == statistics.median([0.2, 0.25])
-    assert lines["lora_stock"]["rounds"] == 2
+    assert options["base"] == {"model": "folder", "enable_prefix_caching": True}
+    assert options["stock"] == options["base"] | {
+        "enable_lora": True,
+        "max_loras": 32,
+        "max_cpu_loras": 100,
+        "max_lora_rank": 8,
+        "lora_target_modules": ["q_proj", "down_proj"],
+    }
+    assert options["ours_all"] == OURS | {"max_loras": 32, "max_cpu_loras": 100}
+    assert options_of("ours", OURS, capacity, on_cpu=True) == OURS
+    assert not options_of("ours_uncached", OURS, capacity, on_cpu=True)["enable_prefix_caching"]
+    assert all(
+        "kv_cache_memory_bytes" in options_of(e, OURS, capacity, on_cpu=False) for e in ("base", "ours")
+    )
 
 
-def test_the_table_names_the_machine():
-    text = table(RESULTS)
-    assert "X, 2 cores" in text
-    assert "| LoRA_P | 80 | 1.00 | 0.80 to 1.00 | 3 |" in text
+def test_buffers_fit_the_ranks():
+    assert capacity_of(adapters=1, batch=32, gpu_slots=8, cpu_slots=None, rank=1).max_rank == 8
+    assert capacity_of(adapters=1, batch=32, gpu_slots=8, cpu_slots=None, rank=20).max_rank == 32
+
+
+def test_a_figure_by_its_name():
+    assert figure_of(arguments_of(["--figure", "share"])) == FIGURES["share"]
+    changed = figure_of(arguments_of(["--figure", "share", "--rounds", "9", "--max-tokens", "64"]))
+    assert (changed.rounds, changed.max_tokens, changed.cases) == (9, 64, FIGURES["share"].cases)
+
+
+def test_a_figure_of_ones_own():
+    words = "--kinds base,direft --profile chat --mix skewed --adapters 512 --batch 4"
+    figure = figure_of(arguments_of(words.split()))
+    assert [case.name for case in figure.cases] == ["base/chat", "direft/chat/skewed/512"]
+    assert (figure.adapters, figure.batch, figure.engines) == (512, 4, ("base", "ours_all"))
+
+
+@pytest.mark.parametrize("words", ["--kinds lora_x", "--adapters 513", "--adapters 0"])
+def test_what_cannot_be_measured_is_refused(words, capsys):
+    with pytest.raises(SystemExit):
+        arguments_of(words.split())
+    assert words.split()[0] in capsys.readouterr().err
+
+
+def test_rounds_have_their_own_requests():
+    case, figure = FIGURES["share"].cases[1], FIGURES["share"]
+    assert requests_for(case, figure, 0) == requests_for(case, figure, 0)
+    assert requests_for(case, figure, 0) != requests_for(case, figure, 1)
+
+
+def test_cold_adapters_are_those_that_the_last_round_did_not_use():
+    figure = ROWS["cold-loads"]
+    alone, cold, warm = figure.cases
+    streams, none = requests_for(alone, figure, 0)
+    assert (len(streams), none) == (8, [])
+    assert all(stream.adapter == -1 and len(stream.prompt) + stream.output == 240 for stream in streams)
+    arriving = [requests_for(cold, figure, number)[1] for number in range(3)]
+    used = [{request.adapter for request in requests} for requests in arriving]
+    assert [len(adapters) for adapters in used] == [figure.cpu_slots] * 3
+    assert not used[0] & used[1]
+    assert used[0] == used[2]
+    assert requests_for(warm, figure, 0) == requests_for(cold, figure, 0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_take_adapters(shape, tmp_path):
+    write_model(tmp_path / shape, shape)
+    base = served_base(tmp_path / shape, max_rank=8)
+    made = random_adapter(tmp_path / "adapter", base=base, method="direft", rank=8, seed=0)
+    check_servable(made, base)
+    assert base.hidden % SHAPES[shape]["num_attention_heads"] == 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_is_refused_until_its_architecture_is_proven(shape, tmp_path):
+    arguments = arguments_of(["--shape", shape])
+    if SHAPES[shape]["architectures"][0] in PROVEN:
+        assert model_of(arguments, tmp_path).options["load_format"] == "dummy"
+    else:
+        with pytest.raises(SystemExit, match="not proven"):
+            model_of(arguments, tmp_path)
+
+
+ECHO = f"""
+import json, sys
+print("noise")
+for line in sys.stdin:
+    print("{ANSWER}" + line, end="", flush=True)
+    if "last" in line:
+        sys.exit("the reason")
+"""
+
+
+@pytest.fixture
+def worker(tmp_path):
+    with (tmp_path / "ours.log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        worker = Worker("ours", {"lora_p": (0, 5), "direft_p": (5, 10)}, process, log)
+        yield worker
+        worker.stop()
+
+
+def test_a_kinds_adapters_are_numbered_after_those_before_it(worker):
+    requests = [Request([7], 1, 2), Request([7], 1, -1)]
+    assert [r["adapter"] for r in worker.run("direft_p", requests)["requests"]] == [7, -1]
+    assert [r["adapter"] for r in worker.run("lora_p", requests)["requests"]] == [2, -1]
+    assert [r["adapter"] for r in worker.run("base", requests)["requests"]] == [-1, -1]
+
+
+def test_an_engine_that_ends_says_why(worker):
+    worker.tell({"last": True})
+    worker._answer()
+    with pytest.raises(EngineEnded) as ended:
+        worker.run("base", [])
+    assert "ours ended early (1)" in str(ended.value)
+    assert "noise" in str(ended.value)
+    assert "the reason" in str(ended.value)
+
+
+def test_answers_that_are_the_same_mean_nothing(worker):
+    worker.tell({"different": 16, "models": 17})
+    with pytest.raises(EngineEnded, match="16 different answers where there should be 17"):
+        worker.wait_ready()
+
+
+def test_an_engine_that_ended_costs_its_own_cases_alone(worker):
+    failed, workers = {}, {"ours": worker, "base": None}
+    with _losses(failed, workers, "ours"):
+        raise EngineEnded("the reason")
+    assert (failed, workers) == ({"ours": "the reason"}, {"base": None})
+    assert worker.process.poll() is not None
+    with pytest.raises(ZeroDivisionError), _losses(failed, workers, "base"):
+        raise ZeroDivisionError

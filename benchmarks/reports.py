@@ -1,0 +1,114 @@
+"""A figure's results as people read them: a table of its cases, and its targets beside what was measured."""
+
+import statistics
+from typing import Any
+
+from benchmarks.figures import Case, Figure, Target
+from benchmarks.kinds import KINDS
+from benchmarks.machine import described
+from benchmarks.measures import paired, spread
+
+
+def summary(figure: Figure, cases: dict[str, list]) -> dict[str, Any]:
+    """For the JSON: each case's medians and ratios, and each target's; what did not run is None."""
+    return {
+        "cases": {case.name: _case(case, figure, cases) for case in figure.cases},
+        "targets": [_target(target, cases) for target in figure.targets],
+    }
+
+
+def _case(case: Case, figure: Figure, cases: dict[str, list]) -> dict[str, Any] | None:
+    runs = [run for run in cases[case.name] if run is not None]
+    if not runs:
+        return None
+    line: dict[str, Any] = {"rounds": len(runs)}
+    line["throughput"] = spread([run["throughput"] for run in runs])
+    for latency in ("encode_ms", "decode_ms"):
+        known = [run[latency] for run in runs if run[latency] is not None]
+        line[latency] = [statistics.median(column) for column in zip(*known, strict=True)] or None
+    for name, other in (("of_base", _base_of(case)), ("of_stock", _stock_of(case))):
+        values = paired(cases[case.name], cases[other.name], "throughput") if other in figure.cases else []
+        line[name] = spread(values) if values and other != case else None
+    return line
+
+
+def _base_of(case: Case) -> Case:
+    return Case("base", case.profile)
+
+
+def _stock_of(case: Case) -> Case:
+    return Case("lora_stock", case.profile, case.mix, case.adapters)
+
+
+def _target(target: Target, cases: dict[str, list]) -> dict[str, Any]:
+    values = paired(cases[target.of.name], cases[target.to.name], target.measure)
+    line: dict[str, Any] = {
+        "row": target.row,
+        "measure": target.measure,
+        "at_least": target.at_least,
+        "at_most": target.at_most,
+        "measured": spread(values) if values else None,
+    }
+    if values and (target.at_least, target.at_most) != (None, None):
+        median = line["measured"]["median"]
+        line["reached"] = median >= (target.at_least or 0) and median <= (target.at_most or median)
+    return line
+
+
+def report(results: dict[str, Any]) -> str:
+    """Markdown, as docs/benchmarks.md has it; `results` is what serving.py writes as JSON."""
+    settings = results["settings"]
+    head = (
+        f"{results['title']}. {described(results['machine'])}; vLLM {results['machine']['vllm']}; "
+        f"{settings['model']}; LoRA of rank {settings['lora_rank']}, DiReFT of rank {settings['reft_rank']}; "
+        f"batch {settings['batch']}; {settings['requests']} requests a round, each of at most "
+        f"{settings['max_tokens']} tokens; {settings['gpu_slots']} slots."
+    )
+    parts = [head, _case_table(results["summary"]["cases"])]
+    if results["summary"]["targets"]:
+        parts.append(_target_table(results["summary"]["targets"]))
+    parts += [f"**{engine} failed:** {why.splitlines()[0]}" for engine, why in results["failed"].items()]
+    return "\n\n".join(parts)
+
+
+def _case_table(cases: dict[str, dict[str, Any] | None]) -> str:
+    lines = [
+        "| kind, profile, mix, adapters | tokens/s | of base | of stock LoRA | encode ms a token, p50/p90/p99 "
+        "| decode ms a token, p50/p90/p99 | rounds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, line in cases.items():
+        kind, *workload = name.split("/")
+        label = ", ".join([KINDS[kind].label, *workload])
+        if line is None:
+            lines.append(f"| {label} | not measured | | | | | 0 |")
+            continue
+        lines.append(
+            f"| {label} | {line['throughput']['median']:.0f} "
+            f"| {_spread(line['of_base'])} | {_spread(line['of_stock'])} "
+            f"| {_latency(line['encode_ms'])} | {_latency(line['decode_ms'])} | {line['rounds']} |"
+        )
+    return "\n".join(lines)
+
+
+def _target_table(targets: list[dict[str, Any]]) -> str:
+    lines = ["| ratio, paired by round | measured (spread) | target | reached |", "|---|---|---|---|"]
+    for line in targets:
+        bound = "at least {at_least}" if line["at_least"] is not None else "at most {at_most}"
+        has_one = (line["at_least"], line["at_most"]) != (None, None)
+        reached = {True: "yes", False: "no", None: ""}[line.get("reached")]
+        lines.append(
+            f"| {line['row']} | {_spread(line['measured']) or 'not measured'} "
+            f"| {bound.format(**line) if has_one else ''} | {reached} |"
+        )
+    return "\n".join(lines)
+
+
+def _spread(values: dict[str, float] | None) -> str:
+    if values is None:
+        return ""
+    return f"{values['median']:.2f} ({values['least']:.2f} to {values['greatest']:.2f})"
+
+
+def _latency(values: list[float] | None) -> str:
+    return "" if values is None else "/".join(f"{value:.3g}" for value in values)

@@ -162,7 +162,10 @@ def test_repeated_rows_are_kept_and_said() -> None:
     other = {"messages": [{"role": "user", "content": "A"}, {"role": "assistant", "content": "q"}]}
     result = check(lines(CHAT, other, again, CHAT))
     report = result.report.as_json()
-    assert report["duplicates"] == {"rows": 2, "ids": ["3", "4"]}
+    assert report["duplicates"] == {
+        "rows": 2,
+        "listed": [{"id": "3", "line": 3, "same_as": 1}, {"id": "4", "line": 4, "same_as": 1}],
+    }
     assert any(note.startswith("2 × a row says what an earlier one says") for note in report["notes"])
     assert result.report.good == 4
 

@@ -317,15 +317,6 @@ def test_unknown_jobs_and_tokens(company: Company, web: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unknown_parameter")
 
 
-def test_validation_rows_that_are_training_rows(company: Company) -> None:
-    from tests.webapp.company import talks
-
-    job = queued(company, training_file=company.file(talks(5)), validation_file=company.file(talks(6)[4:]))
-    job.refresh_from_db()
-    assert (job.state, job.error_code) == ("failed", "validation_leak")
-    assert "row 1" in job.error_message
-
-
 def test_training_and_validation_are_one_object(company: Company, web: httpx.Client) -> None:
     from tests.webapp.company import talks
 

@@ -12,8 +12,10 @@ from webapp.datasets.validate import Validated, validate
 Talk = list[tuple[str, str]]
 
 
-def check(data: bytes | str, me: str | None = None, voice: Voice = "assistant") -> Validated:
-    return validate(io.BytesIO(data.encode() if isinstance(data, str) else data), Asked(me, voice))
+def check(
+    data: bytes | str, me: str | None = None, voice: Voice = "assistant", *, mask: bool = False
+) -> Validated:
+    return validate(io.BytesIO(data.encode() if isinstance(data, str) else data), Asked(me, voice, mask))
 
 
 def rows(result: Validated) -> list[dict[str, Any]]:

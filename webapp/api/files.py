@@ -43,6 +43,12 @@ _UPLOAD = {
                 "description": "Attune's own, for exports of ChatGPT and Claude: train the person's words, or the "
                 "assistant's.",
             },
+            "mask": {
+                "type": "boolean",
+                "default": False,
+                "description": "Attune's own: replace e-mail addresses, telephone and card numbers, bank accounts, "
+                "keys and passwords by placeholders in what is trained.",
+            },
             "expires_after[anchor]": {"type": "string", "enum": ["created_at"]},
             "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2592000},
         },
@@ -64,7 +70,7 @@ class Files(APIView):
         body = _fingerprint(request, form, upload)
         if before := answered(request, route="files", body=body):
             return before
-        asked = Asked(me=form.me, voice=form.voice)
+        asked = Asked(me=form.me, voice=form.voice, mask=form.mask)
         with upload_take(tenant=scope.tenant, stream=upload, purpose=form.purpose, asked=asked) as intake:
 
             def create() -> dict[str, Any]:

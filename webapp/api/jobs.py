@@ -186,5 +186,6 @@ def _wishes(asked: JobRequest) -> Wishes:
     return Wishes(
         **adapter.model_dump(exclude_none=True),
         **hyper.model_dump(),
+        held_out=asked.held_out,
         asked={"hyperparameters": hyper.model_dump(), "adapter": adapter.model_dump(exclude_none=True)},
     )

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import TargetModule
 from webapp.config.strict_json import read_object
+from webapp.datasets.held_out import MOST_SHARE
 from webapp.datasets.upload import Voice
 
 M = TypeVar("M", bound=BaseModel)
@@ -73,11 +74,13 @@ class JobRequest(Body):
     hyperparameters: HyperparametersAsked | None = None
     integrations: Annotated[list[Any], Field(max_length=0)] | None = None
     adapter: AdapterAsked | None = None
+    #: Attune's own: the share of the training file's conversations to judge by, 0 for none. Likewise in `extra_body`.
+    held_out: Annotated[float, Field(ge=0, le=MOST_SHARE)] | None = None
 
 
 class FileForm(BaseModel):
     """POST /v1/files, beside the part `file`. Attune's own: `user` (whose conversations these are), `me` (which speaker
-    of a chat export that is), `voice` (whom to train in an assistant's export)."""
+    of a chat export that is), `voice` (whom to train in an assistant's export), `mask` (replace what is sensitive)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,6 +88,7 @@ class FileForm(BaseModel):
     user: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
     me: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
     voice: Voice = "assistant"
+    mask: bool = False
     expires_after_anchor: Annotated[Literal["created_at"] | None, Field(alias="expires_after[anchor]")] = None
     expires_after_seconds: Annotated[
         Annotated[int, Field(ge=3600, le=2_592_000)] | None, Field(alias="expires_after[seconds]")

@@ -44,8 +44,9 @@ class FileObject(BaseModel):
     expires_at: int | None = None
     status_details: str | None = None
     #: Attune's own: {rows, good, bad, examples, error, code, problems [{line, field, reason, fix}], notes, facts,
-    #: duplicates {rows, ids}, and for people's chats speakers [{name, messages}], me}. Lists leave
-    #: `problems` out; /v1/files/{id}/report has every one of them.
+    #: duplicates {rows, listed [{id, line, same_as}]}, sensitive [{kind, count, trained, rows, listed [{id, line}]}],
+    #: masked, and for people's chats speakers [{name, messages}], me; for an assistant's voice}. Lists leave
+    #: `problems`, `sensitive` and `duplicates` out; /v1/files/{id}/report has every bad row.
     report: dict[str, Any]
     format: str
 
@@ -81,6 +82,8 @@ class JobObject(BaseModel):
     adapter: dict[str, Any]
     progress: dict[str, Any]
     report: dict[str, Any] | None
+    #: Attune's own, once the files are read: what it is judged by (webapp/jobs/prepare.py, Judged).
+    held_out: dict[str, Any] | None
 
 
 class EventObject(BaseModel):
@@ -146,6 +149,8 @@ def seconds(moment: datetime | None) -> int | None:
 
 #: What is told of a file that only another person may read: counts, no words.
 _COUNTS = ("rows", "good", "bad", "examples")
+#: What lists of files leave out.
+_LONG = ("problems", "sensitive", "duplicates")
 
 
 def file_shape(file: File, *, scope: Scope, brief: bool = False) -> dict[str, Any]:
@@ -153,7 +158,7 @@ def file_shape(file: File, *, scope: Scope, brief: bool = False) -> dict[str, An
     report = {
         key: value
         for key, value in file.report.items()
-        if (key in _COUNTS or not private) and not (brief and key == "problems")
+        if (key in _COUNTS or not private) and not (brief and key in _LONG)
     }
     return FileObject(
         id=file.public_id,
@@ -201,6 +206,7 @@ def job_shape(job: Job, *, scope: Scope) -> dict[str, Any]:
         adapter=job.recipe,
         progress={"state": job.state, "step": job.step, "total_steps": job.total_steps, "attempt": job.epoch},
         report=job.report or None,
+        held_out=job.held_out or None,
     ).model_dump()
 
 

@@ -24,8 +24,8 @@ class Talks:
     _messages: Counter[bool] = field(default_factory=Counter)
     _characters: Counter[bool] = field(default_factory=Counter)
 
-    def conversation(self, said: list[Said]) -> Conversation | None:
-        """None if one side says nothing that the other answers; raises RowError."""
+    def conversation(self, said: list[Said], line: int) -> Conversation | None:
+        """None if one side says nothing that the other answers; raises RowError. `line`: where the talk begins."""
         said = [each for each in said if each.text.strip()]
         for each in said:
             self._messages[each.by_me] += 1
@@ -43,11 +43,12 @@ class Talks:
             for each in said
         ]
         talk = conversation(turns)
-        talk.source = str(self._talks)
+        talk.source, talk.line = str(self._talks), line
         return talk
 
     def close(self) -> None:
-        """Say what there was: three facts."""
+        """Say what there was, in three facts, and whose voice was chosen."""
+        self.findings.voice = self.voice
         chosen = "you, as you write" if self.voice == "me" else "the assistant, as it answers"
         self.findings.facts += [
             f"{self._talks:,} conversations with an assistant. voice={self.voice}: the model learns to be {chosen}.",

@@ -133,5 +133,5 @@ class _Chat:
             yield Bad(line, error)
             return
         self._part += 1
-        talk.source, talk.part = self._source, self._part
+        talk.source, talk.part, talk.line = self._source, self._part, line
         yield talk

@@ -37,6 +37,8 @@ class Conversation:
     source: str = ""
     #: 1, 2, … for pieces of one source; 0 if it is whole.
     part: int = 0
+    #: Where it begins, in the upload or in its entry of an archive.
+    line: int = 0
 
     @property
     def id(self) -> str:

@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from webapp.datasets.upload import Voice
+
 
 @dataclass
 class Findings:
@@ -12,3 +14,5 @@ class Findings:
     facts: list[str] = field(default_factory=list)
     #: Who wrote how many messages, where 'me' is one of them.
     speakers: Counter[str] = field(default_factory=Counter)
+    #: Whose was trained, where there is a choice.
+    voice: Voice | None = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from webapp.datasets.duplicates import Duplicates
 from webapp.datasets.findings import Findings
+from webapp.datasets.masking import Sensitive
 from webapp.datasets.upload import Asked
 
 #: Bad rows that the report itself lists; all of them are in the report's object.
@@ -30,6 +31,7 @@ class Report:
     notes: Counter[str] = field(default_factory=Counter)
     findings: Findings = field(default_factory=Findings)
     duplicates: Duplicates = field(default_factory=Duplicates)
+    sensitive: Sensitive = field(default_factory=Sensitive)
 
     def as_json(self) -> dict[str, Any]:
         """How the report is stored and shown. What does not apply to the format is left out."""
@@ -43,8 +45,12 @@ class Report:
             "problems": self.problems,
             "notes": self._notes(),
             "facts": self.findings.facts,
-            "duplicates": {"rows": self.duplicates.count, "ids": self.duplicates.ids},
+            "duplicates": {"rows": self.duplicates.count, "listed": self.duplicates.listed},
+            "sensitive": self.sensitive.as_json(),
+            "masked": self.asked.mask,
         }
+        if self.findings.voice:
+            report["voice"] = self.findings.voice
         if self.findings.speakers:
             listed = self.findings.speakers.most_common(_LISTED_SPEAKERS)
             report["speakers"] = [{"name": name, "messages": count} for name, count in listed]
@@ -58,6 +64,13 @@ class Report:
             notes.append(
                 f"{self.duplicates.count} × a row says what an earlier one says, but for case, spacing and "
                 "punctuation: the model learns it as often as it is there. Leave repeats out if that is not meant."
+            )
+        if told := self.sensitive.told():
+            notes.append(
+                f"{told}: each was replaced by a placeholder, the same throughout the file."
+                if self.asked.mask
+                else f"{told}: a model may say to others what it has learned. Take them out, or let them be replaced "
+                "by placeholders (mask)."
             )
         if 0 < self.examples < 10:
             notes.append(

@@ -41,10 +41,14 @@ HTML = (
 
 @dataclass(frozen=True)
 class Asked:
-    """What the uploader says about people's chats: who 'me' is, and whose voice to train in assistants' exports."""
+    """What the uploader says: who 'me' is in people's chats, and whose voice to train in assistants' exports.
+
+    `mask`: replace what is sensitive by placeholders.
+    """
 
     me: str | None = None
     voice: Voice = "assistant"
+    mask: bool = False
 
 
 @dataclass(frozen=True)

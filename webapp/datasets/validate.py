@@ -97,5 +97,6 @@ def _keep(result: Validated, talk: Conversation) -> None:
     report.examples += talk.examples
     report.notes.update(talk.notes)
     report.duplicates.look(talk)
+    report.sensitive.look(talk, mask=report.asked.mask)
     kept = {"id": talk.id, "messages": [turn.as_json() for turn in talk.turns], "split": "train"}
     result.conversations.write(json.dumps(kept, ensure_ascii=False).encode() + b"\n")

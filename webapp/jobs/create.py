@@ -13,6 +13,7 @@ from training_jobs.messages import DEFAULTS, Hyperparameters, Recipe, auto_epoch
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import BadRequest
 from webapp.config.settings import settings
+from webapp.datasets.held_out import SHARE
 from webapp.datasets.models import File, FileStatus
 from webapp.jobs.events import event_add
 from webapp.jobs.models import Job, Outbox
@@ -33,6 +34,8 @@ class Wishes:
     n_epochs: int | Auto = "auto"
     batch_size: int | Auto = "auto"
     learning_rate_multiplier: float | Auto = "auto"
+    #: The share of conversations to judge by, if no validation file is named: 0 to MOST_SHARE.
+    held_out: float | None = None
     #: As the caller wrote it, to show it again.
     asked: dict[str, Any] = field(default_factory=dict)
 
@@ -72,6 +75,12 @@ def job_create(
                 code="same_file",
                 param="validation_file",
             )
+        if wishes.held_out:
+            raise BadRequest(
+                "Name a validation file, or a share of the training file to hold out, not both.",
+                code="invalid_value",
+                param="held_out",
+            )
     seed = secrets.randbelow(2**31) if seed is None else seed
     recipe, hyperparameters = _decide(wishes, training_file.examples_count, seed)
     job = Job.objects.create(
@@ -86,6 +95,7 @@ def job_create(
         recipe=recipe.model_dump(mode="json", exclude_none=True),
         hyperparameters=hyperparameters.model_dump(),
         seed=seed,
+        held_out_share=SHARE if wishes.held_out is None else wishes.held_out,
     )
     Outbox.objects.create(tenant=tenant, job=job)
     where = f" of {', '.join(recipe.target_modules)}" if recipe.target_modules else ""

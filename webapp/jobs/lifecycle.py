@@ -4,6 +4,7 @@ Each function is one transition of the table in ARCHITECTURE.md ("The job protoc
 """
 
 import uuid
+from typing import Any
 
 import structlog
 from django.db import transaction
@@ -30,8 +31,16 @@ def job_to(job: Job, state: State, **changes: object) -> None:
 
 
 @transaction.atomic
-def job_queue(*, job: uuid.UUID, conversations_sha256: str, conversations_size: int) -> None:
-    """validating → queued: what is trained on is ready."""
+def job_queue(
+    *,
+    job: uuid.UUID,
+    conversations_sha256: str,
+    conversations_size: int,
+    held_out: dict[str, Any],
+    message: str,
+    level: str,
+) -> None:
+    """validating → queued: what is trained on is ready. `message` says what it is judged by (`held_out`)."""
     row = job_locked(job)
     if row.state == State.VALIDATING:
         job_to(
@@ -39,7 +48,9 @@ def job_queue(*, job: uuid.UUID, conversations_sha256: str, conversations_size: 
             State.QUEUED,
             conversations_sha256=conversations_sha256,
             conversations_size=conversations_size,
+            held_out=held_out,
         )
+        event_add(job=row, message=message, level=level)
         event_add(job=row, message="Files validated; waiting for a trainer.")
 
 

@@ -9,6 +9,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from webapp.datasets.held_out import SHARE
+
 
 class State(models.TextChoices):
     VALIDATING = "validating"
@@ -50,6 +52,8 @@ class Job(models.Model):
     recipe = models.JSONField(default=dict)
     hyperparameters = models.JSONField(default=dict)
     seed = models.IntegerField()
+    #: Of the training file's conversations, to judge by; of no meaning with a validation file.
+    held_out_share = models.FloatField(default=SHARE)
 
     state = models.CharField(max_length=12, choices=State, default=State.VALIDATING)
     epoch = models.IntegerField(default=0)
@@ -67,6 +71,8 @@ class Job(models.Model):
     #: What is trained: the merged conversations, and the last registered checkpoint.
     conversations_sha256 = models.CharField(max_length=64, blank=True)
     conversations_size = models.BigIntegerField(default=0)
+    #: What it is judged by (webapp/jobs/prepare.py, Judged); empty until it is queued.
+    held_out = models.JSONField(default=dict)
     checkpoint = models.JSONField(null=True, blank=True)
     step = models.IntegerField(default=0)
     total_steps = models.IntegerField(default=0)

@@ -1,17 +1,38 @@
-"""validating → queued: one object with everything that a trainer reads, the validation rows marked."""
+"""validating → queued: one object with everything that a trainer reads, the rows to judge by marked."""
 
-import hashlib
-import json
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import orjson
 
 from adapters_store.errors import AdapterMissing, StorageUnavailable
 from adapters_store.s3 import object_key
+from webapp.datasets.fingerprint import fingerprint
+from webapp.datasets.held_out import FEWEST, held_out_choose
 from webapp.datasets.storage import objects_put, storage_away, store
 from webapp.datasets.validate import HashedFile
 from webapp.jobs.lifecycle import job_fail_validation, job_queue
 from webapp.jobs.models import Job, State
+
+#: Rows that are named when they are left out.
+_NAMED = 20
+
+
+@dataclass
+class Judged:
+    """What a job is judged by: `conversations` and `examples` (trained messages in them), and how they were chosen.
+
+    `left_out`: conversations of the validation file that stand in the training file too.
+    """
+
+    by: Literal["validation_file", "conversation", "time"] | None = None
+    conversations: int = 0
+    examples: int = 0
+    left_out: int = 0
+    left_out_ids: list[str] = field(default_factory=list)
 
 
 def job_prepare(*, job: uuid.UUID) -> None:
@@ -19,61 +40,113 @@ def job_prepare(*, job: uuid.UUID) -> None:
     row = Job.objects.select_related("tenant", "training_file", "validation_file").get(id=job)
     if row.state != State.VALIDATING:
         return
-    file = row.training_file
-    if row.validation_file is None:
-        job_queue(
-            job=job,
-            conversations_sha256=file.conversations_sha256,
-            conversations_size=file.conversations_size,
-        )
-        return
-    merged = HashedFile()
-    try:
-        leaked = _merge(row, merged)
-        if leaked:
+    with closing(HashedFile()) as merged:
+        try:
+            _prepare(row, merged)
+        except AdapterMissing:
             job_fail_validation(
                 job=job,
-                code="validation_leak",
-                message=f"{len(leaked):,} conversations are in both files (the first is row {leaked[0]} of the "
-                "validation file). What was trained on cannot measure anything; remove them from one of the two.",
+                code="file_lost",
+                message="The bytes of a file are gone from storage. Upload it again, and start a new job.",
             )
-            return
-        objects_put(tenant=row.tenant.storage_id, parts=[merged])
-        job_queue(job=job, conversations_sha256=merged.sha256, conversations_size=merged.size)
-    except AdapterMissing:
+        except StorageUnavailable:
+            raise storage_away() from None
+
+
+def _prepare(row: Job, merged: HashedFile) -> None:
+    judged = _merge(row, merged) if row.validation_file else _part(row, merged)
+    if judged.left_out and not judged.conversations:
         job_fail_validation(
-            job=job,
-            code="file_lost",
-            message="The bytes of one of the two files are gone from storage. Upload it again, and start a new job.",
+            job=row.id,
+            code="validation_leak",
+            message="Every conversation of the validation file stands in the training file too. What was trained on "
+            "cannot measure anything: take them out of one of the two files.",
         )
-    except StorageUnavailable:
-        raise storage_away() from None
-    finally:
-        merged.close()
+        return
+    ready = {
+        "conversations_sha256": row.training_file.conversations_sha256,
+        "conversations_size": row.training_file.conversations_size,
+    }
+    if judged.conversations:
+        objects_put(tenant=row.tenant.storage_id, parts=[merged])
+        ready = {"conversations_sha256": merged.sha256, "conversations_size": merged.size}
+    level, message = _told(judged, row)
+    job_queue(job=row.id, **ready, held_out=asdict(judged), message=message, level=level)
 
 
-def _merge(row: Job, merged: HashedFile) -> list[str]:
-    """Write training, then validation rows; the ids of validation rows that are training rows too.
+def _merge(row: Job, merged: HashedFile) -> Judged:
+    """Write the training file's rows, then those of the validation file that are not among them.
 
-    Memory: 32 bytes a training row, and one row at a time.
+    Memory: about 100 bytes a training row, and one row at a time.
     """
     assert row.validation_file is not None
-    seen, leaked = set(), []
+    judged, trained = Judged("validation_file"), set()
     for line in _lines(row, row.training_file.conversations_sha256):
-        talk = json.loads(line)
-        seen.add(_identity(talk))
+        trained.add(_said(orjson.loads(line)))
         merged.write(line + b"\n")
     for line in _lines(row, row.validation_file.conversations_sha256):
-        talk = json.loads(line)
-        if _identity(talk) in seen:
-            leaked.append(talk["id"])
-        talk |= {"id": f"v{talk['id']}", "split": "validation"}
-        merged.write(json.dumps(talk, ensure_ascii=False).encode() + b"\n")
-    return leaked
+        talk = orjson.loads(line)
+        if _said(talk) in trained:
+            judged.left_out += 1
+            judged.left_out_ids += [talk["id"]] if judged.left_out <= _NAMED else []
+        else:
+            _write(merged, talk | {"id": f"v{talk['id']}"}, judged)
+    return judged
 
 
-def _identity(talk: dict[str, Any]) -> bytes:
-    return hashlib.sha256(json.dumps(talk["messages"], sort_keys=True).encode()).digest()
+def _part(row: Job, merged: HashedFile) -> Judged:
+    """Write the training file's rows, those that are held out marked. Memory: see `held_out_choose`."""
+    sha256 = row.training_file.conversations_sha256
+    if not row.held_out_share or row.training_file.conversations_count < FEWEST:
+        return Judged()
+    chosen = held_out_choose(map(orjson.loads, _lines(row, sha256)), row.held_out_share)
+    judged = Judged(chosen.by)
+    if chosen.rows:
+        for number, line in enumerate(_lines(row, sha256)):
+            if number in chosen.rows:
+                _write(merged, orjson.loads(line), judged)
+            else:
+                merged.write(line + b"\n")
+    return judged
+
+
+def _write(merged: HashedFile, talk: dict[str, Any], judged: Judged) -> None:
+    judged.conversations += 1
+    judged.examples += sum(turn.get("weight") == 1 for turn in talk["messages"])
+    merged.write(orjson.dumps(talk | {"split": "validation"}) + b"\n")
+
+
+def _told(judged: Judged, row: Job) -> tuple[str, str]:
+    """Level and sentence for the job's history."""
+    held = f"{judged.conversations:,} of {row.training_file.conversations_count:,} conversations"
+    answers = f"{judged.examples:,} answer{'' if judged.examples == 1 else 's'} to judge by"
+    match judged.by:
+        case "validation_file" if judged.left_out:
+            ids = ", ".join(judged.left_out_ids) + (", …" if judged.left_out > _NAMED else "")
+            return "warn", (
+                f"Left out of judging, because they stand in the training file too: {judged.left_out:,} conversations "
+                f"of the validation file (rows {ids}). That leaves {judged.conversations:,}, with {answers}."
+            )
+        case "validation_file":
+            return "info", f"The validation file has {judged.conversations:,} conversations, with {answers}."
+        case "conversation":
+            return "info", f"Held out {held}, with {answers}. The same file always splits alike."
+        case "time":
+            return "info", f"Held out {held}, with {answers}: the last ones of the longest chat."
+    if not row.held_out_share:
+        return "info", "Nothing is held out, as asked: the job will have no held-out loss."
+    why = (
+        f"fewer than {FEWEST} conversations"
+        if row.training_file.conversations_count < FEWEST
+        else "the conversations say too much alike, or stand in too few chats"
+    )
+    return "info", (
+        f"Nothing is held out ({why}), so the job will have no held-out loss. Name a validation_file for one."
+    )
+
+
+def _said(talk: dict[str, Any]) -> int:
+    return fingerprint(part for turn in talk["messages"] for part in (turn["role"], turn["content"]))
 
 
 def _lines(row: Job, sha256: str) -> Iterator[bytes]:

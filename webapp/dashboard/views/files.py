@@ -16,6 +16,7 @@ from webapp.datasets.formats import chatgpt, claude
 from webapp.datasets.intake import UPLOAD_PURPOSE
 from webapp.datasets.models import FileStatus
 from webapp.datasets.readers import may_read_file
+from webapp.datasets.sensitive import NAMES
 from webapp.datasets.upload import Asked, Voice
 
 _PER_PAGE = 25
@@ -38,6 +39,7 @@ def files(request: HttpRequest) -> HttpResponse:
                     stream=upload,
                     uploaded_by=request.user,
                     end_user=request.membership.end_user,
+                    asked=Asked(mask="mask" in request.POST),
                 )
             except UserFault as fault:
                 problem = fault.message
@@ -57,6 +59,7 @@ def file(request: HttpRequest, file: UUID) -> HttpResponse:
         "is_ready": found.status == FileStatus.PROCESSED,
         "may_read": may_read_file(scope=own_scope(request), file=found),
         "talks_with_assistant": found.format in (chatgpt.NAME, claude.NAME),
+        "sensitive": [each | {"name": NAMES[each["kind"]][1]} for each in found.report.get("sensitive", ())],
     }
     return render(request, "dashboard/file.html", context)
 
@@ -64,11 +67,11 @@ def file(request: HttpRequest, file: UUID) -> HttpResponse:
 @member_page
 @require_POST
 def file_reread_as(request: HttpRequest, file: UUID) -> HttpResponse:
-    """Who 'me' is in a chat export, or whose voice to learn in an assistant's, said after the upload."""
+    """What was not said at the upload: who 'me' is in a chat export, whose voice to learn, what to mask."""
     found = get_object_or_404(_files(request), id=file)
     voice: Voice = "me" if request.POST.get("voice") == "me" else "assistant"
     try:
-        asked = Asked(me=request.POST.get("me") or None, voice=voice)
+        asked = Asked(me=request.POST.get("me") or None, voice=voice, mask="mask" in request.POST)
         again = file_reread(scope=own_scope(request), file=found, asked=asked)
     except UserFault as fault:
         messages.error(request, fault.message)

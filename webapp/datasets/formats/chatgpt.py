@@ -30,7 +30,9 @@ def fits(head: Head) -> bool:
 def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[Conversation | Bad]:
     talks = Talks(asked.voice, findings)
     for member in upload.members:
-        yield from read(member, [(ANY,)], MAX_BYTES, lambda found: talks.conversation(_said(found.row)))
+        yield from read(
+            member, [(ANY,)], MAX_BYTES, lambda found: talks.conversation(_said(found.row), found.line)
+        )
     talks.close()
 
 

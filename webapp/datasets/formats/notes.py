@@ -70,7 +70,7 @@ def _pair(member: Member, line: int, before: str, text: str, source: str, part: 
         talk = conversation([Turn("user", before), Turn("assistant", text, 1)])
     except RowError as error:
         return Bad(line, error, member.entry)
-    talk.source, talk.part = source, part
+    talk.source, talk.part, talk.line = source, part, line
     return talk
 
 

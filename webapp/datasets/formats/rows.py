@@ -67,7 +67,7 @@ class Rows:
                 f"Write it like the others: {self._form.KEYS}.",
             )
         talk = self._form.parse(row)
-        talk.source = f"{member.prefix}{line}"
+        talk.source, talk.line = f"{member.prefix}{line}", line
         return talk
 
 

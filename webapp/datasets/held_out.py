@@ -1,0 +1,108 @@
+"""Which conversations of a file a job is judged by rather than trained on, if it names no validation file.
+
+Never rows of one conversation on both sides: whole conversations are held out, in an order that their content gives,
+so that the same file always splits alike. Where there are few conversations and one of them is long (the export of one
+chat, in pieces), its last pieces are held out: it is cut by time. What mostly says what is said elsewhere too would be
+no fair judge, and stays with what is trained.
+"""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from webapp.datasets.fingerprint import fingerprint
+
+#: The share of a file's conversations that is held out unless a job asks for another, and the most it may ask for.
+SHARE, MOST_SHARE = 0.1, 0.5
+#: Of fewer conversations (pieces of a chat count each) none is held out: each is needed.
+FEWEST = 20
+#: Held out at least and at most, whatever the share.
+LEAST, MOST = 2, 64
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """`rows`: their numbers in the file, from 0. `by`: how they were chosen; None if there are none."""
+
+    rows: frozenset[int] = frozenset()
+    by: Literal["conversation", "time"] | None = None
+
+
+def held_out_choose(talks: Iterable[dict[str, Any]], share: float) -> HeldOut:
+    """`talks`: a normalised file's rows, in its order, in which pieces of one conversation stand together.
+
+    Memory: 8 bytes a row and about 100 for each trained message.
+    """
+    file = _File(talks)
+    if not share or len(file.source) < FEWEST:
+        return HeldOut()
+    return file.by_conversation(share) or file.by_time(share) or HeldOut()
+
+
+class _File:
+    """Rows by number, sources by number, and of each trained message its row, fingerprint and length."""
+
+    def __init__(self, talks: Iterable[dict[str, Any]]) -> None:
+        source, row, said, length = array("q"), array("q"), array("Q"), array("q")
+        last = None
+        for number, talk in enumerate(talks):
+            name = talk["id"].partition(".")[0]
+            source.append((source[-1] + (name != last)) if source else 0)
+            last = name
+            for turn in talk["messages"]:
+                if turn.get("weight") == 1:
+                    row.append(number)
+                    said.append(fingerprint([turn["content"]]))
+                    length.append(len(turn["content"]))
+        self.source = np.frombuffer(source, np.int64)
+        self.row = np.frombuffer(row, np.int64)
+        self.said = np.frombuffer(said, np.uint64)
+        self.length = np.frombuffer(length, np.int64)
+        self.sizes = np.bincount(self.source)
+
+    def by_conversation(self, share: float) -> HeldOut | None:
+        """Whole conversations, as many as the share says, and together no more rows than it says."""
+        if len(self.sizes) < FEWEST:
+            return None
+        room, places = _share(share, len(self.source)), _share(share, len(self.sizes))
+        owner = self.source[self.row]
+        fair = self._fair(owner)
+        chosen: list[int] = []
+        for source in self._order(owner):
+            if fair[source] and self.sizes[source] <= room and len(chosen) < places:
+                chosen.append(source)
+                room -= self.sizes[source]
+        return _held_out(np.flatnonzero(np.isin(self.source, chosen)), "conversation")
+
+    def by_time(self, share: float) -> HeldOut | None:
+        """The last pieces of the longest conversation, and never more than half of it."""
+        pieces = np.flatnonzero(self.source == self.sizes.argmax())
+        last = pieces[len(pieces) - min(_share(share, len(self.source)), len(pieces) // 2) :]
+        return _held_out(last[self._fair(self.row)[last]], "time")
+
+    def _order(self, owner: npt.NDArray[np.int64]) -> list[int]:
+        """Sources by what their trained messages say."""
+        keys = np.zeros(len(self.sizes), np.uint64)
+        np.add.at(keys, owner, self.said)
+        return np.argsort(keys * _MIX, kind="stable").tolist()
+
+    def _fair(self, owner: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which owners of messages say at least half of it, by length, in words that no other owner says."""
+        order = np.lexsort((owner, self.said))
+        said, whose = self.said[order], owner[order]
+        elsewhere = (said[1:] == said[:-1]) & (whose[1:] != whose[:-1])
+        repeated = np.isin(self.said, said[1:][elsewhere])
+        return np.bincount(owner, self.length * repeated) * 2 <= np.bincount(owner, self.length)
+
+
+def _share(share: float, count: int) -> int:
+    return min(MOST, max(LEAST, round(share * count)))
+
+
+def _held_out(rows: npt.NDArray[np.int64], by: Literal["conversation", "time"]) -> HeldOut | None:
+    return HeldOut(frozenset(rows.tolist()), by) if len(rows) >= LEAST else None

@@ -24,12 +24,13 @@ _MOST_SEQUENCES = 32
 
 @dataclass(frozen=True)
 class Model:
-    """The base model's folder, the adapters' ranks, and options of vLLM that the folder needs."""
+    """The base model's folder, the adapters' ranks, options of vLLM that the folder needs, and random_adapter's."""
 
     folder: Path
     lora_rank: int
     reft_rank: int
     options: dict[str, Any] = field(default_factory=dict)
+    lora_up: float = 0.02
 
 
 def measure(figure: Figure, model: Model, *, work: Path, logs: Path) -> dict[str, Any]:
@@ -154,17 +155,24 @@ def _folders(figure: Figure, model: Model, work: Path) -> dict[str, list[tuple[s
             continue
         key = (kind.method, kind.position)
         if key not in made:
-            rank = model.lora_rank if kind.method == "lora" else model.reft_rank
-            made[key] = [_adapter(work, base, *key, rank, seed) for seed in range(figure.adapters)]
+            made[key] = [_adapter(work, base, *key, model, seed) for seed in range(figure.adapters)]
         folders[name] = made[key]
     return folders
 
 
 def _adapter(
-    work: Path, base: ServedBase, method: Method, position: Position, rank: int, seed: int
+    work: Path, base: ServedBase, method: Method, position: Position, model: Model, seed: int
 ) -> tuple[str, str]:
     folder = work / f"{method}-{position}-{seed}"
-    manifest = random_adapter(folder, base=base, method=method, position=position, rank=rank, seed=seed)
+    manifest = random_adapter(
+        folder,
+        base=base,
+        method=method,
+        position=position,
+        rank=model.lora_rank if method == "lora" else model.reft_rank,
+        seed=seed,
+        lora_up=model.lora_up,
+    )
     return manifest.name, str(folder)
 
 

@@ -70,6 +70,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 #: For vllm.LLM: weights of random numbers, and no text.
 DUMMY_OPTIONS = {"load_format": "dummy", "skip_tokenizer_init": True}
+#: Those numbers are within ±0.001, norms as well: what a LoRA adds is heard beside them from here on.
+DUMMY_LORA_UP = 2.0
 
 
 def write_model(folder: Path, shape: str) -> None:

@@ -23,8 +23,9 @@ def random_adapter(
     seed: int,
     position: Position = "prefill",
     modules: tuple[str, ...] = PROJECTIONS,
+    lora_up: float = 0.02,
 ) -> Manifest:
-    """Write an adapter to `folder`; `modules` are what a lora adapts.
+    """Write an adapter to `folder`; `modules` are what a lora adapts, `lora_up` is the standard deviation of its B.
 
     A lora's adapter_config.json has PEFT's fields, so that stock vLLM takes the same folder as an all-position LoRA.
     """
@@ -34,7 +35,7 @@ def random_adapter(
         at = f"base_model.model.model.layers.{layer}"
         if method == "lora":
             for module in modules:
-                tensors |= _lora(rng, f"{at}.{module}", rank, *base.widths[module])
+                tensors |= _lora(rng, f"{at}.{module}", rank, *base.widths[module], lora_up)
         elif method == "direft":
             tensors |= _direft(rng, at, rank, base.hidden)
         else:
@@ -58,11 +59,11 @@ def random_adapter(
 
 
 def _lora(
-    rng: np.random.Generator, at: str, rank: int, width_in: int, width_out: int
+    rng: np.random.Generator, at: str, rank: int, width_in: int, width_out: int, up: float
 ) -> dict[str, np.ndarray]:
     return {
         f"{at}.lora_A.weight": rng.normal(0, width_in**-0.5, (rank, width_in)),
-        f"{at}.lora_B.weight": rng.normal(0, 0.02, (width_out, rank)),
+        f"{at}.lora_B.weight": rng.normal(0, up, (width_out, rank)),
     }
 
 

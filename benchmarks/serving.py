@@ -18,7 +18,7 @@ from benchmarks.figures import FIGURES, Case, Figure
 from benchmarks.kinds import KINDS
 from benchmarks.machine import ROOT, machine
 from benchmarks.measurement import Model, measure
-from benchmarks.model_shapes import DUMMY_OPTIONS, SHAPES, write_model
+from benchmarks.model_shapes import DUMMY_LORA_UP, DUMMY_OPTIONS, SHAPES, write_model
 from benchmarks.reports import report, summary
 from benchmarks.workload import MIXES, PROFILES
 
@@ -90,7 +90,7 @@ def model_of(arguments: argparse.Namespace, work: Path) -> Model:
         )
     folder = work / arguments.shape
     write_model(folder, arguments.shape)
-    return Model(folder, **ranks, options=DUMMY_OPTIONS)
+    return Model(folder, **ranks, options=DUMMY_OPTIONS, lora_up=DUMMY_LORA_UP)
 
 
 def main() -> None:

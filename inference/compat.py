@@ -14,7 +14,16 @@ import numpy as np
 import torch
 from vllm.logger import init_logger
 
-from inference import compat_admission, compat_cpu, compat_cuda, compat_memory, compat_v2, phase, residual
+from inference import (
+    compat_admission,
+    compat_cpu,
+    compat_cuda,
+    compat_memory,
+    compat_sync,
+    compat_v2,
+    phase,
+    residual,
+)
 from inference.compat_table import TOUCHED, TOUCHED_ON_CUDA, check_sources, installed_version
 from inference.engine_checks import Unservable, check_config, check_not_resumable
 from inference.memory import AdapterMemory
@@ -40,6 +49,7 @@ def install() -> None:
     _model_loading()
     compat_memory.install()
     compat_admission.install()
+    compat_sync.install()
 
 
 def platform() -> str:

@@ -32,17 +32,24 @@ def install() -> None:
 
     @functools.wraps(add)
     def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        # Not in __init__: in a process of its own EngineCore loads plugins when that is running already.
-        if request.attune_adapter is not None and not hasattr(self.scheduler, "attune_residency"):
-            self.scheduler.attune_residency = Residency(
-                capacity=self.vllm_config.lora_config.max_cpu_loras,
-                load=lambda adapter, drop: self.model_executor.collective_rpc(
-                    "attune_load", args=(adapter, drop)
-                ),
-            )
+        if request.attune_adapter is not None:
+            residency_of(self)
         return add(self, request, *args, **kwargs)
 
     EngineCore.add_request = add_request
+
+
+def residency_of(core: Any) -> Residency:
+    """An EngineCore's ledger. Not made in __init__: in a process of its own that is running when plugins are loaded."""
+    if not hasattr(core.scheduler, "attune_residency"):
+        core.scheduler.attune_residency = Residency(
+            capacity=core.vllm_config.lora_config.max_cpu_loras,
+            load=lambda adapter, drop: core.model_executor.collective_rpc(
+                "attune_load", args=(adapter, drop)
+            ),
+        )
+    residency: Residency = core.scheduler.attune_residency
+    return residency
 
 
 def _gate(scheduler: type, fail: Any) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from adapters_store.errors import AdapterUnsupported
+from adapters_store.manifest import Manifest
 from inference.compat_table import installed_version
-from inference.convert import is_attune_folder, vllm_matrices
+from inference.convert import Matrices, is_attune_folder, vllm_matrices
 from inference.engine_checks import check_fits, check_folder, check_plain_options
 
 
@@ -19,27 +20,23 @@ def read_adapter(lora_manager: Any, name: str, path: str) -> Any:
     manager = lora_manager._adapter_manager
     check_folder(Path(path), name)
     if is_attune_folder(Path(path)):
-        adapter = _attune_adapter(lora_manager, Path(path), name)
-    else:
-        if installed_version() == "0.26.0":
-            check_plain_options(Path(path))
-        adapter = lora_manager.attune_stock_load(LoRARequest(name, 1, path))
-    check_fits(adapter, manager)
-    manager._create_merged_loras_inplace(adapter)
-    return adapter
+        return attune_adapter(lora_manager, *vllm_matrices(Path(path), name))
+    if installed_version() == "0.26.0":
+        check_plain_options(Path(path))
+    return _packed(manager, lora_manager.attune_stock_load(LoRARequest(name, 1, path)))
 
 
-def _attune_adapter(lora_manager: Any, folder: Any, name: str) -> Any:
+def attune_adapter(lora_manager: Any, manifest: Manifest, matrices: Matrices) -> Any:
+    """The same from what inference.convert made of an adapter of ours."""
     from vllm.lora.lora_model import LoRAModel
     from vllm.lora.peft_helper import PEFTHelper
 
-    manifest, matrices = vllm_matrices(folder, name)
     config = lora_manager.lora_config
     if manifest.rank > config.max_lora_rank:
         raise AdapterUnsupported(
             f"The adapter has rank {manifest.rank}; this engine serves ranks up to {config.max_lora_rank}."
         )
-    return LoRAModel.from_lora_tensors(
+    adapter = LoRAModel.from_lora_tensors(
         lora_model_id=1,
         tensors={key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in matrices.items()},
         # The scale is part of B already, and each site's own rank is its matrices': vLLM is to multiply by one.
@@ -47,6 +44,14 @@ def _attune_adapter(lora_manager: Any, folder: Any, name: str) -> Any:
         device="cpu",
         dtype=config.lora_dtype,
     )
+    return _packed(lora_manager._adapter_manager, adapter)
+
+
+def _packed(manager: Any, adapter: Any) -> Any:
+    """An adapter that fits, with what vLLM computes together (q, k and v) side by side."""
+    check_fits(adapter, manager)
+    manager._create_merged_loras_inplace(adapter)
+    return adapter
 
 
 def install() -> None:

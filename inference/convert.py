@@ -24,11 +24,19 @@ def is_attune_folder(folder: Path) -> bool:
 def vllm_matrices(folder: Path, name: str) -> tuple[Manifest, Matrices]:
     """Read, verify and convert the adapter that `name` (a serving name, with or without tenant) promises.
 
-    Returns the manifest and float32 arrays named as PEFT names LoRA's: `<site>.lora_A.weight` [r, in] and
-    `<site>.lora_B.weight` [out, r] with the method's scale in B, so that what vLLM computes is x·Aᵀ·Bᵀ. For the ReFT
-    methods the site is SITE and A has one more column, the bias. Raises AdapterMissing or AdapterCorrupt.
+    Returns the manifest and what matrices_of says. Raises AdapterMissing or AdapterCorrupt.
     """
     manifest, tensors = adapter_read(folder, expected_digest=parse_name(name).digest)
+    return manifest, matrices_of(manifest, tensors)
+
+
+def matrices_of(manifest: Manifest, tensors: Matrices) -> Matrices:
+    """An adapter's tensors as float32 arrays named as PEFT names LoRA's.
+
+    `<site>.lora_A.weight` [r, in] and `<site>.lora_B.weight` [out, r] with the method's scale in B, so that what vLLM
+    computes is x·Aᵀ·Bᵀ. For the ReFT methods the site is SITE and A has one more column, the bias.
+    Raises AdapterCorrupt.
+    """
     matrices: Matrices = {}
     for site in sites_of(manifest):
         parts = {part: tensors[name] for part, name in site.names.items()}
@@ -36,7 +44,7 @@ def vllm_matrices(folder: Path, name: str) -> tuple[Manifest, Matrices]:
         at = f"{site.at}.{site.module or SITE}"
         matrices[f"{at}.lora_A.weight"] = a
         matrices[f"{at}.lora_B.weight"] = np.ascontiguousarray(b) * np.float32(manifest.scale)
-    return manifest, matrices
+    return matrices
 
 
 def _lora(site: Site, parts: Matrices) -> tuple[np.ndarray, np.ndarray]:

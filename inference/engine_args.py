@@ -1,5 +1,11 @@
-"""How vLLM must be started for adapters to work as this package promises. Used by serve, tests and benchmarks alike."""
+"""How vLLM must be started for adapters to work as this package promises. Used by serve, tests and benchmarks alike.
 
+`python -m inference.engine_args` prints it as options of vLLM's own server.
+"""
+
+import contextlib
+import json
+import sys
 from typing import Any
 
 from adapters_store.preft.config import PROJECTIONS
@@ -43,3 +49,23 @@ def preft_engine_args(
     if plugin.on_cpu() if on_cpu is None else on_cpu:
         args |= {"dtype": "float32", "enforce_eager": True}
     return args
+
+
+def as_options(args: dict[str, Any]) -> list[str]:
+    """Keyword arguments as vLLM's command line has them; none holds a space, so that a shell may split them."""
+    options = []
+    for name, value in args.items():
+        options.append(f"--{name.replace('_', '-')}")
+        if isinstance(value, list):
+            options += value
+        elif isinstance(value, dict):
+            options.append(json.dumps(value, separators=(",", ":")))
+        elif value is not True:
+            options.append(str(value))
+    return options
+
+
+if __name__ == "__main__":
+    with contextlib.redirect_stdout(sys.stderr):  # where vLLM logs
+        found = preft_engine_args()
+    print(*as_options(found))

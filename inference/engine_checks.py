@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from adapters_store.architectures import PROVEN
-from adapters_store.errors import AdapterCorrupt, AdapterMissing, AdapterUnsupported, BadName
+from adapters_store.errors import AdapterCorrupt, AdapterError, AdapterMissing, AdapterUnsupported, BadName
 from adapters_store.manifest import CONFIG_FILE
 from adapters_store.names import parse_name
 from adapters_store.weights import manifest_read
@@ -34,6 +34,12 @@ START = "Start vLLM with inference.engine_args.preft_engine_args()."
 
 class Unservable(RuntimeError):
     """The engine's configuration would serve wrong or unproven answers; the message says which part and what to do."""
+
+
+class AdapterMismatch(AdapterError):
+    """Weights that were to be written over a live adapter's are another adapter's."""
+
+    code = "adapter_mismatch"
 
 
 def check_config(vllm_config: Any, model: Any, *, platform: str) -> str | None:
@@ -166,6 +172,33 @@ def check_fits(adapter: Any, manager: Any) -> None:
             raise AdapterCorrupt(
                 f"{name} maps {a.shape[1] - extra} to {b.shape[0]}; the base model's maps {width_in} to {width_out}."
             )
+
+
+def check_same_sites(adapter: Any, live: Any) -> None:
+    """Weights that are to take the place of others have the same matrices, no fewer, no more, no other shapes.
+
+    Both are vLLM's LoRAModel, packed. Raises AdapterMismatch.
+    """
+    new, old = _shapes(adapter), _shapes(live)
+    for names, what in ((old - new, "lacks"), (new - old, "has")):
+        if names:
+            name, *others = sorted(names)
+            raise AdapterMismatch(
+                f"Not the adapter that is live under this id: the new one {what} {name}"
+                + (f" and {len(others)} more" if others else "")
+                + ". Give it an id of its own."
+            )
+
+
+def _shapes(adapter: Any) -> set[str]:
+    """One text for every matrix of a LoRAModel: its site, which part of it, its shape."""
+    found = set()
+    for name, weights in adapter.loras.items():
+        for letter, part in (("A", weights.lora_a), ("B", weights.lora_b)):
+            for at, matrix in enumerate(part if isinstance(part, list) else [part]):
+                if matrix is not None:
+                    found.add(f"{name}.{at}.lora_{letter} {list(matrix.shape)}")
+    return found
 
 
 def _sites(manager: Any) -> dict[str, tuple[int, int, int]]:

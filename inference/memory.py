@@ -49,7 +49,7 @@ class AdapterMemory:
         if error is None:
             return {"state": "ready"}
         del self._staged[name]
-        return _failure(error)
+        return failure(error)
 
     def load(self, adapter_id: int, name: str, path: str, drop: Collection[int]) -> dict[str, str]:
         """Make an adapter resident, after dropping others; {"state": "ready"} or {"state": "failed", ...}.
@@ -60,12 +60,12 @@ class AdapterMemory:
             self._resident.pop(dropped, None)
         resident = self._resident.get(adapter_id)
         if resident is not None:
-            return {"state": "ready"} if resident.name == name else _failure(IdTaken(adapter_id))
+            return {"state": "ready"} if resident.name == name else failure(IdTaken(adapter_id))
         future = self._staged.pop(name, None)
         try:
             weights = future.result() if future is not None else self._read(name, path)
         except Exception as error:
-            return _failure(error)
+            return failure(error)
         self._resident[adapter_id] = Resident(name, weights)
         return {"state": "ready"}
 
@@ -77,6 +77,17 @@ class AdapterMemory:
         if resident.name != name:
             raise IdTaken(adapter_id)
         return resident.weights
+
+    def resident(self, adapter_id: int) -> Any | None:
+        """The weights that an id stands for now, whatever their name."""
+        resident = self._resident.get(adapter_id)
+        return None if resident is None else resident.weights
+
+    def put(self, adapter_id: int, name: str, weights: Any, drop: Collection[int]) -> None:
+        """Make weights resident that are in no file, in place of what had the id, after dropping others."""
+        for dropped in drop:
+            self._resident.pop(dropped, None)
+        self._resident[adapter_id] = Resident(name, weights)
 
     def remove(self, name: str) -> dict[str, int]:
         """Forget every copy of an adapter; returns how many there were in each tier."""
@@ -100,8 +111,16 @@ class IdTaken(AdapterError):
         super().__init__(f"The adapter id {adapter_id} already belongs to an adapter of another name.")
 
 
-def _failure(error: BaseException) -> dict[str, str]:
-    """Only our own messages are for users; anything else is named by its type and logged where it is handled."""
+class AdapterMemoryFull(AdapterError):
+    """Every place in CPU adapter memory belongs to a prompt in flight, or to weights that are in no file."""
+
+    code = "adapter_memory_full"
+
+
+def failure(error: BaseException) -> dict[str, str]:
+    """A worker's answer, {"state": "failed", "code", "message"}.
+
+    Only our own messages are for users; anything else is named by its type and logged where it is handled."""
     if isinstance(error, AdapterError):
         return {"state": "failed", "code": error.code, "message": error.message}
     return {"state": "failed", "code": "adapter_unreadable", "message": f"{type(error).__name__}: {error}"}

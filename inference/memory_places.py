@@ -7,14 +7,8 @@ process, requests wait for their turn, so that overload shows as a short wait an
 import asyncio
 from collections import Counter, deque
 
-from adapters_store.errors import AdapterError
 from inference import adapter_metrics as metrics
-
-
-class AdapterMemoryFull(AdapterError):
-    """Every place in CPU adapter memory belongs to a prompt in flight."""
-
-    code = "adapter_memory_full"
+from inference.memory import AdapterMemoryFull
 
 
 class MemoryPlaces:

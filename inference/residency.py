@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import Any
 
-from inference.memory import IdTaken
+from inference.memory import AdapterMemoryFull, IdTaken
 
 
 class Verdict(Enum):
@@ -40,6 +40,7 @@ class Residency:
         self._capacity = capacity
         self._load = load
         self._names: OrderedDict[int, str] = OrderedDict()
+        self._kept: set[int] = set()
         self._step = -1
         self._admitted: set[int] = set()
         self._spent = 0.0
@@ -72,7 +73,8 @@ class Residency:
         if excess <= 0:
             return []
         needed = {request.lora_request.lora_int_id for request in running if request.lora_request}
-        idle = [adapter_id for adapter_id in self._names if adapter_id not in needed | self._admitted]
+        stay = needed | self._admitted | self._kept
+        idle = [adapter_id for adapter_id in self._names if adapter_id not in stay]
         return idle[:excess] if len(idle) >= excess else None
 
     def _make_resident(self, adapter: Any, drop: list[int]) -> tuple[Verdict, str]:
@@ -88,9 +90,36 @@ class Residency:
         self._admitted.add(adapter.lora_int_id)
         return Verdict.READY, ""
 
+    def put(
+        self,
+        adapter_id: int,
+        name: str,
+        *,
+        running: Collection[Any],
+        write: Callable[[list[int]], list[dict[str, str]]],
+    ) -> list[dict[str, str]]:
+        """Have `write(drop)` put weights into every worker's memory under this id, which it may have had before.
+
+        They are in no file, so they stay until forget(), and a place is left for everybody else's. Returns the workers'
+        answers; where one failed nothing has changed. Raises AdapterMemoryFull.
+        """
+        drop = [] if adapter_id in self._names else self._room(running)
+        if drop is None or len(self._kept | {adapter_id}) >= self._capacity:
+            raise AdapterMemoryFull(
+                f"All {self._capacity} places for adapters in memory are needed; raise cpu_slots (max_cpu_loras)."
+            )
+        answers = write(drop)
+        if all(answer["state"] == "ready" for answer in answers):
+            for dropped in drop:
+                del self._names[dropped]
+            self._names[adapter_id] = name
+            self._kept.add(adapter_id)
+        return answers
+
     def forget(self, name: str) -> list[int]:
         """Take an adapter out of the ledger (its worker-side copies are removed by attune_remove)."""
         ids = [adapter_id for adapter_id, known in self._names.items() if known == name]
         for adapter_id in ids:
             del self._names[adapter_id]
+            self._kept.discard(adapter_id)
         return ids

@@ -10,8 +10,16 @@ from safetensors.numpy import save_file
 from adapters_store.errors import AdapterCorrupt, AdapterMissing
 from adapters_store.manifest import MANIFEST_FILE, TENSORS_FILE, manifest_dump, manifest_load
 from adapters_store.names import METHODS
-from adapters_store.weights import adapter_read
+from adapters_store.weights import adapter_read, adapter_unpack
 from tests.adapters_store.adapters import tensors_of, write_adapter
+
+
+def from_bytes(folder):
+    return adapter_unpack((folder / MANIFEST_FILE).read_bytes(), (folder / TENSORS_FILE).read_bytes())
+
+
+#: What is refused in a folder is refused in bytes that never were in one.
+both_ways = pytest.mark.parametrize("read", [adapter_read, from_bytes])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -49,6 +57,21 @@ def test_every_flipped_byte_of_the_tensors_is_noticed(tmp_path):
             adapter_read(tmp_path)
 
 
+def test_bytes_are_read_as_files_are(tmp_path):
+    manifest = write_adapter(tmp_path)
+    data, tensors = (tmp_path / MANIFEST_FILE).read_bytes(), (tmp_path / TENSORS_FILE).read_bytes()
+    read, arrays = adapter_unpack(data, tensors, expected_digest=manifest.digest)
+    assert read == manifest
+    expected = tensors_of("direft")
+    assert arrays.keys() == expected.keys()
+    assert all(np.array_equal(arrays[name], expected[name]) for name in expected)
+    for other in (tensors[:-1], bytes([tensors[0] ^ 1]) + tensors[1:], tensors + b"0"):
+        with pytest.raises(AdapterCorrupt, match="sha256"):
+            adapter_unpack(data, other)
+    with pytest.raises(AdapterCorrupt, match="digest"):
+        adapter_unpack(data, tensors, expected_digest="0" * 64)
+
+
 def test_a_truncated_or_missing_file_is_named(tmp_path):
     write_adapter(tmp_path)
     path = tmp_path / TENSORS_FILE
@@ -76,33 +99,36 @@ def _rewrite(folder, tensors, raw=None):
     from adapters_store.weights import _file_ref
 
     manifest = manifest_load((folder / MANIFEST_FILE).read_bytes())
-    files = {**manifest.files, TENSORS_FILE: _file_ref(path)}
+    files = {**manifest.files, TENSORS_FILE: _file_ref(path.read_bytes())}
     (folder / MANIFEST_FILE).write_bytes(manifest_dump(manifest.model_copy(update={"files": files})))
 
 
+@both_ways
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_refused(tmp_path, poison):
+def test_numbers_that_are_not_finite_are_refused(tmp_path, read, poison):
     write_adapter(tmp_path)
     tensors = tensors_of("direft")
     next(iter(tensors.values())).flat[3] = poison
     _rewrite(tmp_path, tensors)
     with pytest.raises(AdapterCorrupt, match="finite"):
-        adapter_read(tmp_path)
+        read(tmp_path)
 
 
-def test_another_dtype_than_promised_is_refused(tmp_path):
+@both_ways
+def test_another_dtype_than_promised_is_refused(tmp_path, read):
     write_adapter(tmp_path)
     _rewrite(tmp_path, {name: array.astype(np.float16) for name, array in tensors_of("direft").items()})
     with pytest.raises(AdapterCorrupt, match="dtype"):
-        adapter_read(tmp_path)
+        read(tmp_path)
 
 
-def test_a_hostile_header_is_refused(tmp_path):
+@both_ways
+def test_a_hostile_header_is_refused(tmp_path, read):
     for raw in (b"", b"\xff" * 8, struct.pack("<Q", 1 << 62) + b"{}", struct.pack("<Q", 2) + b"{]"):
         write_adapter(tmp_path)
         _rewrite(tmp_path, None, raw=raw)
         with pytest.raises(AdapterCorrupt):
-            adapter_read(tmp_path)
+            read(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ class Scores:
     """The reference's logits for an answer's positions: [len(answer), vocabulary]."""
 
     def __init__(self, logits: torch.Tensor) -> None:
+        self.logits = logits
         best = logits.topk(2).values
         close = (best[:, 0] - best[:, 1] < MARGIN).nonzero()
         #: The greedy tokens, up to where the reference is not sure of them.

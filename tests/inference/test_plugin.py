@@ -83,3 +83,15 @@ def test_engine_arguments_on_a_cpu():
     assert (args["dtype"], args["enforce_eager"], args["block_size"]) == ("float32", True, 64)
     assert "residual_stream" in args["lora_target_modules"]
     assert "lm_head" not in args["lora_target_modules"]
+
+
+def test_the_options_for_vllms_own_server_are_the_arguments_for_its_engine():
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from inference.engine_args import as_options, preft_engine_args
+
+    args = preft_engine_args(gpu_slots=4, max_rank=16, block_size=64)
+    words = " ".join(as_options(args)).split()  # as a shell splits what $(…) gives it
+    parsed = vars(EngineArgs.add_cli_args(FlexibleArgumentParser()).parse_args(words))
+    assert {name: parsed[name] for name in args} == args

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from adapters_store.errors import AdapterCorrupt
-from inference.memory import AdapterMemory
+from inference.memory import AdapterMemory, AdapterMemoryFull
 from inference.residency import Residency, Verdict
 
 
@@ -73,6 +73,49 @@ def test_an_id_never_changes_its_adapter():
     ledger = Ledger(2)
     ledger.admit(1, 0)
     assert ledger.admit(1, 1, name="another") is Verdict.FAILED
+
+
+def put(ledger, number, name, *, state="ready", now=()):
+    """The workers' first answer to weights that are in no file, and what they were told to drop."""
+    dropped = []
+
+    def write(drop):
+        dropped.extend(drop)
+        return [{"state": "ready"}, {"state": state, "code": "c", "message": "m"}]
+
+    return ledger.residency.put(number, name, running=now, write=write)[-1]["state"], dropped
+
+
+def test_what_is_in_no_file_takes_a_new_name_and_stays():
+    ledger = Ledger(2)
+    assert put(ledger, 1, "before") == ("ready", [])
+    assert put(ledger, 1, "after") == ("ready", [])
+    assert ledger.admit(1, 0, name="before") is Verdict.FAILED
+    for step, number in enumerate((2, 3, 4)):
+        assert ledger.admit(number, step) is Verdict.READY
+        assert ledger.admit(1, step, name="after") is Verdict.READY
+    assert ledger.calls == [(2, []), (3, [2]), (4, [3])]
+
+
+def test_what_is_in_no_file_makes_room_like_any_other_but_never_takes_the_last_place():
+    ledger = Ledger(2)
+    ledger.admit(1, 0)
+    ledger.admit(2, 0)
+    with pytest.raises(AdapterMemoryFull):
+        put(ledger, 3, "three", now=running(1, 2))
+    ledger.admit(2, 1)
+    assert put(ledger, 3, "three", now=running(2)) == ("ready", [1])
+    with pytest.raises(AdapterMemoryFull, match="cpu_slots"):
+        put(ledger, 4, "four")
+    assert ledger.residency.forget("three") == [3]
+    assert put(ledger, 4, "four") == ("ready", [])
+
+
+def test_what_a_worker_refuses_changes_nothing():
+    ledger = Ledger(2)
+    put(ledger, 1, "before")
+    assert put(ledger, 1, "after", state="failed")[0] == "failed"
+    assert ledger.admit(1, 0, name="before") is Verdict.READY
 
 
 def test_cold_adapters_do_not_hold_up_those_who_run():

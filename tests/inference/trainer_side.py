@@ -17,25 +17,26 @@ from training_jobs.score import target_logits
 
 class TrainerSide:
     def __init__(self, folder: Path) -> None:
-        self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self._attached: Adapter | None = None
 
     @torch.no_grad()
     def one_pass(self, prompt: Sequence[int], answer: Sequence[int], adapter: Adapter | None) -> Scores:
         """The answer as a target of training: the logits of the very step that the trainer takes."""
-        self._attach(adapter)
+        self.attach(adapter)
         example = Example(np.array([*prompt, *answer]), len(prompt))
         with one_thread():
-            logits, targets = target_logits(self._model, collate([example], pad=0))
+            logits, targets = target_logits(self.model, collate([example], pad=0))
         assert targets.tolist() == list(answer)
         return Scores(logits)
 
-    def _attach(self, adapter: Adapter | None) -> None:
+    def attach(self, adapter: Adapter | None) -> None:
+        """Make `model` a PEFT model with this adapter, or the base model."""
         if adapter is self._attached:
             return
         if self._attached is not None:
-            self._model = adapter_detach(self._model)
+            self.model = adapter_detach(self.model)
         if adapter is not None:
-            self._model, _ = adapter_load(self._model, adapter.folder)
-            self._model.eval()
+            self.model, _ = adapter_load(self.model, adapter.folder)
+            self.model.eval()
         self._attached = adapter

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from adapters_store.attached import tensors_get
 from tests.training_jobs.adapters import PREFILL, name
 from tests.training_jobs.tiny import tiny_model
 from tests.training_jobs.trainings import Recorder, ResumedRecorder, examples, run_of, train
-from training_jobs.attach.adapter import adapter_attach, tensors_get
+from training_jobs.attach.adapter import adapter_attach
 from training_jobs.errors import Stopped, UserFault
 from training_jobs.memory import out_of_memory
 

@@ -8,7 +8,9 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 
+from adapters_store.attached import tensors_get
 from adapters_store.manifest import BaseRef
+from adapters_store.preft.orthonormal import orthonormal_rows
 from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
 from tests.training_jobs.test_mask import TOLERANCE, ids, labels_of
 from tests.training_jobs.tiny import tiny_model
@@ -17,9 +19,8 @@ from training_jobs.attach.adapter import (
     adapter_detach,
     adapter_load,
     adapter_save,
-    tensors_get,
 )
-from training_jobs.attach.reft import DireftConfig, orthonormal_rows
+from training_jobs.attach.reft import DireftConfig
 from training_jobs.messages import Recipe
 
 BASE = BaseRef(digest="0" * 64, name="tiny")

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from adapters_store.attached import tensors_get
 from tests.training_jobs.tiny import talk, tiny_model, tiny_tokenizer
-from training_jobs.attach.adapter import adapter_attach, tensors_get
+from training_jobs.attach.adapter import adapter_attach
 from training_jobs.chat_template import ChatEncoder
 from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters, Recipe

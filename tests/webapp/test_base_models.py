@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from safetensors.numpy import save_file
 
+from adapters_store.architectures import PROVEN
 from webapp.adapters import model_folder, sources
 from webapp.adapters.base_models import base_model_add
 from webapp.adapters.models import BaseModel
@@ -53,6 +54,12 @@ def test_a_local_folder(models: Path) -> None:
     assert base.is_default, "the first is the default"
     again, new = base_model_add(source=str(models / "tiny-chat"))
     assert (again.id, new) == (base.id, False)
+
+
+@pytest.mark.parametrize("architecture", sorted(PROVEN))
+def test_every_proven_architecture_is_taken(models: Path, architecture: str) -> None:
+    made = folder(models, architectures=[architecture])
+    assert model_folder.model_folder_read(made).architecture == architecture
 
 
 def test_a_folder_elsewhere_is_linked(models: Path, tmp_path: Path) -> None:

@@ -5,15 +5,16 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
-from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+from peft.utils import set_peft_model_state_dict
 from transformers import PreTrainedModel
 
+from adapters_store.attached import tensors_get
 from adapters_store.manifest import BaseRef, Manifest
 from adapters_store.preft.config import PROJECTIONS, TARGET_MODULES, scale_of
 from adapters_store.sites import sites_of
 from adapters_store.weights import adapter_read, adapter_write
 from training_jobs.attach.lora import PreftLoraConfig
-from training_jobs.attach.reft import DireftConfig, LoreftConfig, orthonormal_rows
+from training_jobs.attach.reft import DireftConfig, LoreftConfig
 from training_jobs.messages import Recipe
 
 
@@ -81,15 +82,6 @@ def adapter_save(
         scale=scale_of(recipe.method, recipe.rank, alpha=recipe.alpha),
         training=training,
     )
-
-
-def tensors_get(model: PeftModel) -> dict[str, torch.Tensor]:
-    """The adapter's tensors under their names in a folder: float32, on the CPU, R of LoReFT orthonormal."""
-    tensors = {}
-    for name, tensor in get_peft_model_state_dict(model).items():
-        tensor = orthonormal_rows(tensor) if name.endswith("loreft_R.weight") else tensor
-        tensors[name] = tensor.detach().to("cpu", torch.float32).contiguous()
-    return tensors
 
 
 def tensors_set(model: PeftModel, tensors: dict[str, torch.Tensor]) -> None:

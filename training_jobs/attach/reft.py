@@ -9,6 +9,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
 from adapters_store.preft.config import scale_of
+from adapters_store.preft.orthonormal import orthonormal_rows
 from adapters_store.preft.reft import direft_delta, loreft_delta
 from training_jobs.attach.prompt_mask import PromptEndUnknown
 from training_jobs.attach.register import register
@@ -162,15 +163,6 @@ class LoreftLayer(ReftLayer):
     def _delta(self, adapter_name: str, hidden: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
         r, w = self.loreft_R[adapter_name], self.loreft_W[adapter_name]
         return loreft_delta(hidden, orthonormal_rows(r.weight), w.weight, w.bias, scale)
-
-
-def orthonormal_rows(matrix: torch.Tensor) -> torch.Tensor:
-    """The rows of `matrix` [r, d], r <= d, made orthonormal by QR; rows that are orthonormal already stay as they are.
-
-    QR leaves the sign of each row open: it is the one that `matrix` has. Computed in float32.
-    """
-    q, upper = torch.linalg.qr(matrix.float().T)
-    return (q * torch.where(upper.diagonal() < 0, -1.0, 1.0)).T.to(matrix.dtype)
 
 
 class ReftModel(PrefillRouting):

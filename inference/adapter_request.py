@@ -1,0 +1,35 @@
+"""How one asks vLLM's LLM for the adapter in a folder: by the name that its contents have, checked against the base."""
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters_store.weights import manifest_read
+from inference.adapter_checks import ServedBase, check_servable, model_folder, served_base
+
+if TYPE_CHECKING:
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+
+def adapter_request(llm: "LLM", folder: str | Path, *, adapter_id: int) -> "LoRARequest":
+    """A request for the adapter in `folder`, which has to stay there; each adapter has an id of its own, from 1.
+
+    Raises AdapterError: adapter_not_found, adapter_corrupt, adapter_wrong_base, adapter_rank_too_high.
+    """
+    from vllm.lora.request import LoRARequest
+
+    manifest = manifest_read(Path(folder))
+    check_servable(manifest, base_of(llm))
+    return LoRARequest(manifest.name, adapter_id, str(Path(folder).resolve()))
+
+
+def base_of(llm: "LLM") -> ServedBase:
+    """What an engine in Python serves; reading the weights takes a while the first time."""
+    config = llm.llm_engine.vllm_config
+    return _base(config.model_config.model, config.lora_config.max_lora_rank)
+
+
+@cache
+def _base(model: str, max_rank: int) -> ServedBase:
+    return served_base(model_folder(model), max_rank=max_rank)

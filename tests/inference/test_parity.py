@@ -98,10 +98,15 @@ def test_everything_at_once(engine: Engine, check, adapters, tokens):
 
 def test_loras_of_some_projections(engine: Engine, check, base, tmp_path, tokens):
     """vLLM packs q, k and v into one layer, and gate and up into another: here each of those has holes."""
-    chosen = (("self_attn.q_proj", "self_attn.v_proj"), ("self_attn.k_proj", "mlp.up_proj", "mlp.down_proj"))
+    chosen = (
+        ("self_attn.q_proj", "self_attn.v_proj", "mlp.gate_proj"),
+        ("self_attn.k_proj", "mlp.up_proj", "mlp.down_proj"),
+    )
     partial = [
-        random_adapter(tmp_path / f"{seed}", base=base, method="lora", seed=seed, modules=modules)
-        for seed, modules in enumerate(chosen, start=90)
+        random_adapter(
+            tmp_path / str(number), base=base, method="lora", position="prefill", seed=90, modules=modules
+        )
+        for number, modules in enumerate(chosen)
     ]
     prompt = tokens(BLOCK + 1)
     questions = [Question(prompt, adapter, 12) for adapter in (None, *partial)]

@@ -35,7 +35,7 @@ demo: setup
 	@$(PYTHON_BIN) -m local_stack.demo $(if $(DATA),--data "$(DATA)") $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
 test: browser
-	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(PARALLEL)" $(ARGS)
+	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(PARALLEL)" --durations 15 $(ARGS)
 	@$(PYTHON_BIN) -m pytest -m "not ($(PARALLEL))" --durations 15 $(ARGS)
 
 test-fast: setup

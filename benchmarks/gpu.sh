@@ -76,10 +76,7 @@ main() {
   section "Plugin"
   entry_point
   plugin || { echo "FAILED: without the plugin nothing of ours can be measured; the sentence above says why."; return 1; }
-  local models=${MODELS:-} failed=0
-  if [ -z "$models" ]; then
-    models=$("$python" -c 'from adapters_store.architectures import PROVEN as P; print("qwen2.5-0.5b" if "Qwen2ForCausalLM" in P else "llama-0.5b")')" llama-3.1-8b"
-  fi
+  local models=${MODELS:-qwen2.5-0.5b llama-3.1-8b} failed=0
   local model
   for model in $models; do
     section "$model"

@@ -21,17 +21,6 @@ _LLAMA: dict[str, Any] = {
     "eos_token_id": 2,
     "dtype": "bfloat16",
 }
-_HALF_BILLION: dict[str, Any] = {
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "vocab_size": 151_936,
-    "max_position_embeddings": 32_768,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
-    "tie_word_embeddings": True,
-}
 SHAPES: dict[str, dict[str, Any]] = {
     "llama-3.1-8b": {
         **_LLAMA,
@@ -47,13 +36,19 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "qwen2.5-0.5b": {
         **_LLAMA,
-        **_HALF_BILLION,
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 32_768,
         "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+        "tie_word_embeddings": True,
     },
-    # The sizes of the one above for engines to which Qwen2 is not proven yet.
-    "llama-0.5b": {**_LLAMA, **_HALF_BILLION},
     # For a CPU: shows that a script runs.
     "llama-tiny": {
         **_LLAMA,

@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from adapters_store.architectures import PROVEN
 from benchmarks.figures import FIGURES, Case, Figure
 from benchmarks.kinds import KINDS
 from benchmarks.machine import ROOT, machine
@@ -83,11 +82,6 @@ def model_of(arguments: argparse.Namespace, work: Path) -> Model:
     ranks = {"lora_rank": arguments.lora_rank, "reft_rank": arguments.reft_rank}
     if arguments.shape is None:
         return Model(arguments.base, **ranks)
-    (architecture,) = SHAPES[arguments.shape]["architectures"]
-    if architecture not in PROVEN:
-        raise SystemExit(
-            f"--shape {arguments.shape}: the engine refuses {architecture}, which is not proven yet."
-        )
     folder = work / arguments.shape
     write_model(folder, arguments.shape)
     return Model(folder, **ranks, options=DUMMY_OPTIONS, lora_up=DUMMY_LORA_UP)

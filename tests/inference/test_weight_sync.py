@@ -13,7 +13,7 @@ from training_jobs.attach.adapter import adapter_attach
 from training_jobs.messages import Recipe as TrainersRecipe
 
 #: Far from the ids that the session's engine gives out.
-ID = 900
+ID = 10_000
 
 
 @pytest.fixture

@@ -197,6 +197,7 @@ def _residual_site() -> None:
         def __init__(self, base_layer: residual.ResidualStream) -> None:
             super().__init__()
             self.base_layer = base_layer
+            self.device = base_layer.device
 
         @classmethod
         def can_replace_layer(cls, source_layer: Any, **kwargs: Any) -> bool:

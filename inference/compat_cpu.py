@@ -70,10 +70,20 @@ def _kernels(wrapper: Any) -> None:
 
 
 def _slots(layers: Any, manager: Any) -> None:
-    """0.32. A slot is a copy of an adapter in a stack of its layer, zeroed first. On a CPU that is ten milliseconds for
-    what is in the same memory already, so a slot refers to the adapter instead, and lets go of it when it leaves. The
-    references are an attribute of the stack, which is what vLLM's layers hand the kernels. Stays.
+    """0.32. A slot is a copy of an adapter in a stack of its layer, zeroed first. On a CPU that is ten milliseconds and as
+    much memory for what is there already, so a slot refers to the adapter instead, and lets go of it when it leaves.
+    The stacks keep their shapes alone; the references are an attribute of theirs, because they are what vLLM's layers
+    hand the kernels. Stays.
     """
+
+    def shapes_alone(create: Any) -> Any:
+        @functools.wraps(create)
+        def create_lora_weights(self: Any, *args: Any, **kwargs: Any) -> None:
+            device, self.device = self.device, torch.device("meta")
+            create(self, *args, **kwargs)
+            self.device = device
+
+        return create_lora_weights
 
     def reset_lora(self: Any, index: int) -> None:
         _slots_of(self)[index] = None
@@ -93,8 +103,11 @@ def _slots(layers: Any, manager: Any) -> None:
         _slots_of(self)[index] = kernels.slot_weights([lora_a[:, :width]], [lora_b], [width], bias)
 
     for layer in layers:
+        layer.create_lora_weights = shapes_alone(layer.create_lora_weights)
         layer.reset_lora, layer.set_lora = reset_lora, set_lora
-    residual.ResidualSlots.reset_lora, residual.ResidualSlots.set_lora = reset_lora, set_residual
+    slots = residual.ResidualSlots
+    slots.create_lora_weights = shapes_alone(slots.create_lora_weights)
+    slots.reset_lora, slots.set_lora = reset_lora, set_residual
 
     deactivate = manager._deactivate_adapter
 

@@ -17,7 +17,7 @@ TARGET_MODULES = (*(name.rpartition(".")[2] for name in PROJECTIONS), SITE)
 
 def preft_engine_args(
     *,
-    gpu_slots: int = 8,
+    gpu_slots: int | None = None,
     cpu_slots: int = 64,
     max_rank: int = 32,
     block_size: int | None = None,
@@ -25,7 +25,8 @@ def preft_engine_args(
 ) -> dict[str, Any]:
     """Keyword arguments for vllm.LLM or AsyncEngineArgs, to be merged with the caller's own.
 
-    gpu_slots bounds the distinct adapters of one step, cpu_slots those in the workers' memory (at least gpu_slots),
+    gpu_slots bounds the distinct adapters of one step (None: 8, on a CPU cpu_slots, because a slot there only refers to
+    what is in memory), cpu_slots those in the workers' memory (at least gpu_slots),
     max_rank is one of vLLM's (1, 8, 16, 32, 64, 128, 256, 320, 512), block_size is in tokens (None: vLLM's choice).
     On a CPU (None: ask vLLM which platform this is) the model runs eagerly in float32: bfloat16 attention there gives
     wrong text for some shapes. Raises PluginInactive if the plugin refuses to work with the installed vLLM.
@@ -34,6 +35,10 @@ def preft_engine_args(
 
     plugin.register()
     plugin.require_active()
+    if on_cpu is None:
+        on_cpu = plugin.on_cpu()
+    if gpu_slots is None:
+        gpu_slots = cpu_slots if on_cpu else 8
     args: dict[str, Any] = {
         "enable_lora": True,
         "max_loras": gpu_slots,
@@ -46,7 +51,7 @@ def preft_engine_args(
     }
     if block_size is not None:
         args["block_size"] = block_size
-    if plugin.on_cpu() if on_cpu is None else on_cpu:
+    if on_cpu:
         args |= {"dtype": "float32", "enforce_eager": True}
     return args
 

@@ -31,11 +31,12 @@ class ResidualSlots:
     """The slots of one site; mixed with vLLM's base class of adapted layers by compat."""
 
     base_layer: ResidualStream
+    device: torch.device
     punica_wrapper: Any
 
     def create_lora_weights(self, max_loras: int, lora_config: Any, model_config: Any = None) -> None:
         width, rank = self.base_layer.width, lora_config.max_lora_rank
-        options = {"dtype": lora_config.lora_dtype, "device": self.base_layer.device}
+        options = {"dtype": lora_config.lora_dtype, "device": self.device}
         self.lora_a_stacked = (torch.zeros(max_loras, 1, rank, width, **options),)
         self.lora_b_stacked = (torch.zeros(max_loras, 1, width, rank, **options),)
         # One row more than there are slots: GPU kernels take it for tokens without an adapter. It stays zero.

@@ -58,8 +58,8 @@ class EngineSettings(AdapterSettings):
     engine_host: str = "127.0.0.1"
     engine_port: int = Field(default=8100, ge=1, le=65535)
     engine_key: SecretStr
-    #: Distinct adapters in one step's prompts (vLLM: max_loras).
-    gpu_slots: int = Field(default=8, ge=1)
+    #: Distinct adapters in one step's prompts (vLLM: max_loras); unset, engine_args chooses.
+    gpu_slots: int | None = Field(default=None, ge=1)
     #: Distinct adapters in memory, which bounds those of all requests in flight (vLLM: max_cpu_loras).
     cpu_slots: int = Field(default=64, ge=1)
     max_rank: int = 32
@@ -85,7 +85,7 @@ class EngineSettings(AdapterSettings):
     def _consistent(self) -> Self:
         if not (self.base_folder / "config.json").is_file():
             raise ValueError(f"no model in {self.base_folder}: set ATTUNE_MODELS_DIR and ATTUNE_BASE_MODEL")
-        if self.cpu_slots < self.gpu_slots:
+        if self.gpu_slots is not None and self.cpu_slots < self.gpu_slots:
             raise ValueError("ATTUNE_CPU_SLOTS must be at least ATTUNE_GPU_SLOTS")
         return self
 

@@ -83,6 +83,8 @@ def test_engine_arguments_on_a_cpu():
     assert (args["dtype"], args["enforce_eager"], args["block_size"]) == ("float32", True, 64)
     assert "residual_stream" in args["lora_target_modules"]
     assert "lm_head" not in args["lora_target_modules"]
+    assert preft_engine_args(cpu_slots=20)["max_loras"] == 20, "a slot costs nothing here"
+    assert preft_engine_args(cpu_slots=20, on_cpu=False)["max_loras"] == 8
 
 
 def test_the_options_for_vllms_own_server_are_the_arguments_for_its_engine():

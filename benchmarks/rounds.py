@@ -5,6 +5,7 @@ last longer than that, so they meet all runs of the group, and ratios within it 
 have ended, the longer ones go on alone.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -49,8 +50,9 @@ def _advance(
     figure: Figure,
     number: int,
     runs: dict[str, dict[str, Any]],
-    **slices: float,
+    seconds: float = math.inf,
 ) -> None:
+    """Each case has an engine of its own; `seconds` is how long it works before the next one does."""
     begun: deque[tuple[Case, Worker, int]] = deque()
     for case in cases:
         engine = KINDS[case.kind].engine
@@ -62,7 +64,7 @@ def _advance(
     while begun:
         case, worker, cold = begun.popleft()
         with engines.losses(worker.engine):
-            run = worker.advance(**slices)
+            run = worker.advance(seconds)
             if run is None:
                 begun.append((case, worker, cold))
                 continue

@@ -1,7 +1,8 @@
 """One engine in its own process, told over its standard input what to run: python -m benchmarks.engine_worker.
 
-All engines of a benchmark stay up while each runs in turn, so that a machine's moods meet all of them alike. The first
-line says what to start. Answers are marked, because libraries print to the same output.
+All engines of a benchmark stay up, and each works only while it is told to, so that a machine's moods meet all of them
+alike. The first line says what to start; then a line has a run's requests, or for how long to go on with it. Answers
+are marked, because libraries print to the same output.
 """
 
 import json
@@ -10,7 +11,7 @@ import sys
 from typing import Any
 
 from benchmarks.kinds import with_plugin
-from benchmarks.stepping import Drive, Stepper, drive
+from benchmarks.stepping import EngineFault, Run, Stepper
 from benchmarks.workload import Request, requests_of
 
 #: Marks our lines among whatever else is printed.
@@ -78,11 +79,16 @@ class Engine:
         every = _punica(len(self.spec["folders"]), seed=10_001)
         self._unmeasured([Request(request.prompt[:4], 1, index) for index, request in enumerate(every)])
 
-    def run(self, requests: list[Request], arrivals: list[Request]) -> Drive:
-        return drive(self._stepper, requests, batch=self.spec["batch"], arrivals=arrivals)
+    def begin(self, requests: list[Request], arrivals: list[Request]) -> Run:
+        """A run that has not worked yet. It finds no KV of those before it, whose prompts may have been the same."""
+        if not self._llm.reset_prefix_cache():
+            raise EngineFault("The prefix cache could not be emptied: blocks are still in use.")
+        return Run(self._stepper, requests, batch=self.spec["batch"], arrivals=arrivals)
 
-    def _unmeasured(self, requests: list[Request]) -> Drive:
-        return drive(self._stepper, requests, batch=self.spec["options"]["max_num_seqs"])
+    def _unmeasured(self, requests: list[Request]) -> Run:
+        run = Run(self._stepper, requests, batch=self.spec["options"]["max_num_seqs"])
+        run.advance()
+        return run
 
 
 def _punica(count: int, *, seed: int) -> list[Request]:
@@ -93,7 +99,7 @@ def _answer(result: dict[str, Any]) -> None:
     print(ANSWER + json.dumps(result), flush=True)
 
 
-def _told(run: Drive) -> dict[str, Any]:
+def _told(run: Run) -> dict[str, Any]:
     streams = [
         {
             "prompt": len(stream.prompt),
@@ -116,8 +122,14 @@ def main() -> None:
     engine.warm_up()
     _answer({"different": different, "models": models})
     for line in sys.stdin:
-        asked = {name: [Request(**request) for request in part] for name, part in json.loads(line).items()}
-        _answer(_told(engine.run(asked["requests"], asked["arrivals"])))
+        told = json.loads(line)
+        if "requests" in told:
+            asked = {
+                part: [Request(**request) for request in told[part]] for part in ("requests", "arrivals")
+            }
+            run = engine.begin(**asked)
+        else:
+            _answer(_told(run) if run.advance(told["advance"]) else {"paused": True})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""What is measured under a name: every row of the targets, the paper's figures, and one for a GPU."""
+"""What is measured under a name: every row of the targets, the paper's figures, one for a GPU and a check."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 
 from benchmarks.kinds import KINDS
 from benchmarks.workload import MIXES
@@ -21,7 +22,7 @@ class Case:
     @property
     def name(self) -> str:
         parts = [self.kind, self.profile]
-        if self.kind != "base":
+        if KINDS[self.kind].method is not None:
             parts += [self.mix, str(self.adapters)]
         return "/".join([*parts, self.arrivals] if self.arrivals else parts)
 
@@ -41,7 +42,8 @@ class Target:
 @dataclass(frozen=True)
 class Figure:
     title: str
-    cases: tuple[Case, ...]
+    #: Cases that are compared: benchmarks.rounds runs a group's together. A case can be in several, and runs in each.
+    groups: tuple[tuple[Case, ...], ...]
     targets: tuple[Target, ...] = ()
     #: In each round: requests, and the most tokens of one (of a chat: all of it).
     requests: int = 48
@@ -54,15 +56,40 @@ class Figure:
     cpu_slots: int | None = None
 
     @property
+    def cases(self) -> tuple[Case, ...]:
+        return tuple(dict.fromkeys(chain(*self.groups)))
+
+    @property
     def adapters(self) -> int:
-        return max((case.adapters for case in self.cases if case.kind != "base"), default=0)
+        return max((case.adapters for case in self.cases if KINDS[case.kind].method is not None), default=0)
 
     @property
     def engines(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(KINDS[case.kind].engine for case in self.cases))
 
 
-def _share(profile: str, at_least: float) -> tuple[tuple[Case, ...], tuple[Target, ...]]:
+#: Whatever is measured is compared with these, where they are measured.
+_REFERENCES = ("base", "base_again", "lora_stock")
+
+
+def compared(*cases: Case) -> tuple[tuple[Case, ...], ...]:
+    """As few groups as there can be in which every case is beside all the references, and has an engine of its own."""
+    references = [case for case in dict.fromkeys(cases) if case.kind in _REFERENCES]
+    groups: list[list[Case]] = []
+    for case in dict.fromkeys(cases):
+        if case.kind in _REFERENCES:
+            continue
+        engine = KINDS[case.kind].engine
+        for group in groups:
+            if all(KINDS[other.kind].engine != engine for other in group):
+                group.append(case)
+                break
+        else:
+            groups.append([*references, case])
+    return tuple(tuple(group) for group in groups or [references])
+
+
+def _share(profile: str, at_least: float) -> tuple[tuple[Case, Case, Case], tuple[Target, ...]]:
     base = Case("base", profile)
     ours = (Case("lora_p", profile), Case("direft_p", profile))
     targets = [Target(f"{KINDS[case.kind].label}, of base", case, base, at_least=at_least) for case in ours]
@@ -72,6 +99,7 @@ def _share(profile: str, at_least: float) -> tuple[tuple[Case, ...], tuple[Targe
 _SHARE, _SHARE_TARGETS = _share("punica", 0.98)
 _SHORT, _SHORT_TARGETS = _share("short", 0.90)
 _BASE, _LORA_P, _DIREFT_P = _SHARE
+_BASE_AGAIN = Case("base_again")
 _STOCK, _LORA = Case("lora_stock"), Case("lora")
 _DISTINCT = Case("lora_p", mix="distinct", adapters=256)
 _IDENTICAL = Case("lora_p", mix="identical", adapters=256)
@@ -82,20 +110,27 @@ _ALONE, _COLD, _WARM = (
 
 #: Each in under 15 minutes on two cores that make 150 tokens a second.
 ROWS = {
-    "share": Figure("% of base, outputs as Punica's", _SHARE, _SHARE_TARGETS),
+    "share": Figure(
+        "% of base, outputs as Punica's", compared(*_SHARE), _SHARE_TARGETS, rounds=4, gpu_slots=32
+    ),
     "share-short": Figure(
-        "% of base, outputs as short as prompts", _SHORT, _SHORT_TARGETS, requests=96, rounds=6
+        "% of base, outputs as short as prompts",
+        compared(*_SHORT),
+        _SHORT_TARGETS,
+        requests=96,
+        rounds=4,
+        gpu_slots=32,
     ),
     "stock": Figure(
         "LoRA_P and stock LoRA on all tokens",
-        (_LORA_P, _STOCK),
+        compared(_LORA_P, _STOCK),
         (Target("LoRA_P, times stock LoRA", _LORA_P, _STOCK, at_least=4),),
         requests=32,
         rounds=4,
     ),
     "slots": Figure(
         "256 distinct adapters on 8 slots and one adapter",
-        (_DISTINCT, _IDENTICAL),
+        ((_DISTINCT, _IDENTICAL),),
         (Target("256 distinct adapters, of one", _DISTINCT, _IDENTICAL, at_least=0.9),),
         requests=128,
         max_tokens=160,
@@ -103,7 +138,7 @@ ROWS = {
     ),
     "turns": Figure(
         "Chats of five turns, with and without prefix caching",
-        (_CHAT, _UNCACHED),
+        compared(_CHAT, _UNCACHED),
         (
             Target(
                 "TTFT of turn 5, of that without caching", _CHAT, _UNCACHED, "ttft_last_turn", at_most=0.35
@@ -117,7 +152,7 @@ ROWS = {
     ),
     "cold-loads": Figure(
         "Eight streams while 64 cold adapters load",
-        (_ALONE, _COLD, _WARM),
+        ((_ALONE, _COLD, _WARM),),
         (
             Target(
                 "p99 token gap, of that with the same requests in memory",
@@ -135,7 +170,7 @@ ROWS = {
     ),
     "kernel": Figure(
         "LoRA on all tokens, our kernels and stock",
-        (_LORA, _STOCK),
+        compared(_LORA, _STOCK),
         (
             Target("LoRA on all tokens, times stock", _LORA, _STOCK, at_least=2),
             Target("answers that are the same as stock's", _LORA, _STOCK, "answers", at_least=0.95),
@@ -145,27 +180,29 @@ ROWS = {
     ),
 }
 
-_PAPER = ("lora_stock", "lora_p", "direft_p", "direft")
+
+def _paper(adapters: Iterable[int], mixes: Iterable[str]) -> tuple[tuple[Case, ...], ...]:
+    kinds = ("lora_stock", "lora_p", "direft_p", "direft")
+    workloads = product(adapters, mixes)
+    return tuple(
+        chain.from_iterable(
+            compared(_BASE, *(Case(kind, mix=mix, adapters=number) for kind in kinds))
+            for number, mix in workloads
+        )
+    )
+
+
 #: Hours on a CPU.
 PAPER = {
     "paper-2a": Figure(
         "Throughput and adapters, all of them in slots",
-        (
-            _BASE,
-            *(
-                Case(kind, mix=mix, adapters=adapters)
-                for adapters, mix, kind in product((1, 2, 4, 8, 16, 32), MIXES, _PAPER)
-            ),
-        ),
+        _paper((1, 2, 4, 8, 16, 32), MIXES),
         rounds=3,
         gpu_slots=32,
     ),
     "paper-2b": Figure(
         "Throughput and adapters, paged into 32 slots",
-        (
-            _BASE,
-            *(Case(kind, adapters=adapters) for adapters, kind in product((32, 64, 128, 256, 512), _PAPER)),
-        ),
+        _paper((32, 64, 128, 256, 512), ("uniform",)),
         rounds=3,
         gpu_slots=32,
     ),
@@ -174,7 +211,7 @@ PAPER = {
 GPU = {
     "gpu": Figure(
         "32 adapters on a GPU",
-        (_BASE, _STOCK, _LORA_P, _DIREFT_P),
+        compared(_BASE, _STOCK, _LORA_P, _DIREFT_P),
         (
             *_SHARE_TARGETS,
             Target("LoRA_P, times stock LoRA", _LORA_P, _STOCK, at_least=1.9),
@@ -182,8 +219,17 @@ GPU = {
         ),
         requests=96,
         max_tokens=512,
-        rounds=3,
+        rounds=2,
     ),
 }
 
-FIGURES = {**ROWS, **PAPER, **GPU}
+CHECKS = {
+    "null": Figure(
+        "The base against itself: how far measurements can be trusted",
+        compared(_BASE, _BASE_AGAIN),
+        (Target("base, of the base", _BASE_AGAIN, _BASE, at_least=0.99, at_most=1.01),),
+        rounds=4,
+    ),
+}
+
+FIGURES = {**ROWS, **PAPER, **GPU, **CHECKS}

@@ -14,7 +14,7 @@ _CUDA_SHARE = {"kv_cache_memory_bytes": 4 << 30, "gpu_memory_utilization": 0.05}
 @dataclass(frozen=True)
 class Kind:
     label: str
-    #: One process each: base, stock (vLLM without us), ours, ours_all, ours_uncached.
+    #: One process each: base, base_again, stock (vLLM without us), ours, ours_all, ours_uncached.
     engine: str
     method: Method | None = None
     position: Position = "prefill"
@@ -22,6 +22,8 @@ class Kind:
 
 KINDS = {
     "base": Kind("base model, no adapters", "base"),
+    # What two engines that differ in nothing differ by is the measurement's own error.
+    "base_again": Kind("base model, a second process", "base_again"),
     "lora_stock": Kind("stock vLLM LoRA, all tokens", "stock", "lora", "all"),
     "lora_p": Kind("LoRA_P", "ours", "lora"),
     "direft_p": Kind("DiReFT_P", "ours", "direft"),
@@ -67,7 +69,7 @@ def options_of(engine: str, ours: dict[str, Any], capacity: Capacity, *, on_cpu:
         case "ours_all":
             return {**ours, "max_loras": capacity.all_slots, "max_cpu_loras": _room(capacity)}
     plain = {key: value for key, value in ours.items() if "lora" not in key and key != "additional_config"}
-    if engine == "base":
+    if engine.startswith("base"):
         return plain
     return {
         **plain,

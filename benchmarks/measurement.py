@@ -1,20 +1,15 @@
-"""Measure a figure: its engines up together, its cases in turn, round after round, on the same requests."""
+"""Measure a figure: its engines up together, its groups of cases one after the other, round after round."""
 
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adapters_store.names import Method, Position
-from benchmarks.figures import Case, Figure
+from benchmarks.figures import Figure
 from benchmarks.kinds import KINDS, Capacity, capacity_of, options_of
-from benchmarks.measures import measures
 from benchmarks.random_adapters import random_adapter
-from benchmarks.workers import EngineEnded, Worker, launch
-from benchmarks.workload import Request, requests_of
+from benchmarks.rounds import in_slices, run_group
+from benchmarks.workers import Engines, launch, say
 from inference.adapter_checks import ServedBase, served_base
 from inference.serve import engine_options
 
@@ -34,10 +29,10 @@ class Model:
 
 
 def measure(figure: Figure, model: Model, *, work: Path, logs: Path) -> dict[str, Any]:
-    """{"cases": name to one entry a round (None: it did not run), "failed": engine to reason}.
+    """{"groups": an entry for each group in each round, "failed": engine to reason}.
 
-    An engine that ends costs the cases that it serves; the others are measured. Interrupted (SIGINT), what was
-    measured until then is returned.
+    An entry is {"round" (from 1), "in_slices", "runs": a case's name to its measures}. An engine that ends costs the
+    cases that it serves; the others are measured. Interrupted (SIGINT), what was measured until then is returned.
     """
     rank = max(model.lora_rank, model.reft_rank)
     capacity = capacity_of(
@@ -50,13 +45,12 @@ def measure(figure: Figure, model: Model, *, work: Path, logs: Path) -> dict[str
     say(f"making {figure.adapters} random adapters a kind")
     folders = _folders(figure, model, work)
     options = _options(figure, model, capacity)
-    failed: dict[str, str] = {}
-    workers: dict[str, Worker] = {}
-    results: dict[str, list[dict[str, Any] | None]] = {case.name: [] for case in figure.cases}
+    engines = Engines()
+    groups: list[dict[str, Any]] = []
     try:
         say(f"starting {len(figure.engines)} engines: {', '.join(figure.engines)}; this takes minutes")
         for engine in figure.engines:
-            workers[engine] = launch(
+            engines.up[engine] = launch(
                 engine,
                 options=options[engine],
                 folders={kind: made for kind, made in folders.items() if KINDS[kind].engine == engine},
@@ -64,84 +58,21 @@ def measure(figure: Figure, model: Model, *, work: Path, logs: Path) -> dict[str
                 logs=logs,
             )
         for engine in figure.engines:
-            with _losses(failed, workers, engine):
-                workers[engine].wait_ready()
+            with engines.losses(engine):
+                engines.up[engine].wait_ready()
                 say(f"{engine} is up and warm")
         for number in range(figure.rounds):
-            for runs in results.values():
-                runs.append(None)
-            for case in _order(figure.cases, number):
-                engine = KINDS[case.kind].engine
-                if engine in workers:
-                    with _losses(failed, workers, engine):
-                        result = results[case.name][-1] = _run(workers[engine], case, figure, number)
-                        say(
-                            f"round {number + 1}: {case.name}: {result['throughput']:.0f} tokens/s, "
-                            f"{result['seconds']:.0f} s"
-                        )
+            for group in figure.groups:
+                runs: dict[str, dict[str, Any]] = {}
+                # Before it is measured: what an interrupted group has is reported.
+                groups.append({"round": number + 1, "in_slices": in_slices(group), "runs": runs})
+                run_group(engines, group, figure, number, runs)
     except KeyboardInterrupt:
-        failed["benchmark"] = "interrupted"
+        engines.failed["benchmark"] = "interrupted"
     finally:
-        for worker in workers.values():
+        for worker in engines.up.values():
             worker.stop()
-    return {"cases": results, "failed": failed}
-
-
-@contextmanager
-def _losses(failed: dict[str, str], workers: dict[str, Worker], engine: str) -> Iterator[None]:
-    """Within it an engine may end: it is then taken out of the workers, and the reason kept."""
-    try:
-        yield
-    except EngineEnded as error:
-        say(f"FAILED: {error}")
-        failed[engine] = str(error)
-        workers.pop(engine).stop()
-
-
-def _order(cases: Sequence[Case], number: int) -> Sequence[Case]:
-    """Every other round backwards, so that nobody always follows the same one. What is cold has to come before what
-    is then warm."""
-    return cases if number % 2 == 0 or any(case.arrivals for case in cases) else cases[::-1]
-
-
-def requests_for(case: Case, figure: Figure, number: int) -> tuple[list[Request], list[Request]]:
-    """A round's requests, and those that arrive beside them.
-
-    With arrivals, the requests are streams of the base, all of them as long as may be, and one half of the adapters
-    arrives in even rounds, the other in odd ones: where half fits into memory, they are not there.
-    """
-    requests = requests_of(
-        profile=case.profile,
-        mix=case.mix,
-        count=figure.requests,
-        adapters=case.adapters,
-        max_tokens=figure.max_tokens,
-        seed=number,
-    )
-    if not case.arrivals:
-        return requests, []
-    streams = [
-        Request(request.prompt[:32], figure.max_tokens - len(request.prompt[:32]), -1) for request in requests
-    ]
-    if case.arrivals == "none":
-        return streams, []
-    half = case.adapters // 2
-    prompts = requests_of(
-        profile=case.profile, mix="identical", count=half, adapters=1, max_tokens=64, seed=1_000 + number
-    )
-    first = number % 2 * half
-    return streams, [Request(request.prompt, 1, first + index) for index, request in enumerate(prompts)]
-
-
-def _run(worker: Worker, case: Case, figure: Figure, number: int) -> dict[str, Any]:
-    requests, arrivals = requests_for(case, figure, number)
-    run = worker.run(case.kind, requests, arrivals)
-    expected = len(arrivals) if case.arrivals == "cold" else 0
-    if run["read"] != expected:
-        raise EngineEnded(
-            f"{case.name}: {run['read']} adapters were read from disk where {expected} should have been."
-        )
-    return measures(run)
+    return {"groups": groups, "failed": engines.failed}
 
 
 def _folders(figure: Figure, model: Model, work: Path) -> dict[str, list[tuple[str, str]]]:
@@ -192,7 +123,3 @@ def _options(figure: Figure, model: Model, capacity: Capacity) -> dict[str, dict
         engine: {**options_of(engine, ours, capacity, on_cpu=on_cpu), **model.options}
         for engine in figure.engines
     }
-
-
-def say(text: str) -> None:
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""From the times of a run's tokens to the figures of the paper's appendix E.4, and to ratios paired by round."""
+"""From the times of a run's tokens to the figures of the paper's appendix E.4, and to ratios of paired runs."""
 
 import statistics
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,12 +50,14 @@ def _percentiles(values: Sequence[float]) -> list[float] | None:
     return [float(value) for value in np.percentile(values, PERCENTILES)] if values else None
 
 
-def paired(of: Sequence[dict | None], to: Sequence[dict | None], measure: str) -> list[float]:
-    """One number a round in which both ran: how many times as much, or for answers, what share is the same."""
+def paired(groups: Sequence[Mapping[str, Any]], of: str, to: str, measure: str) -> list[float]:
+    """One number for each of measurement's groups that has both cases: how many times as much, or for answers, what
+    share is the same."""
     values = []
-    for ours, theirs in zip(of, to, strict=True):
-        if ours is None or theirs is None:
+    for runs in (group["runs"] for group in groups):
+        if of not in runs or to not in runs:
             continue
+        ours, theirs = runs[of], runs[to]
         if measure == "answers":
             same = [a == b for a, b in zip(ours["answers"], theirs["answers"], strict=True)]
             values.append(sum(same) / len(same))
@@ -65,10 +67,10 @@ def paired(of: Sequence[dict | None], to: Sequence[dict | None], measure: str) -
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """{"median", "least", "greatest", "rounds"}"""
+    """{"median", "least", "greatest", "count"}"""
     return {
         "median": statistics.median(values),
         "least": min(values),
         "greatest": max(values),
-        "rounds": len(values),
+        "count": len(values),
     }

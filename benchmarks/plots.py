@@ -24,8 +24,8 @@ def panels(results: dict[str, Any]) -> tuple[Panels, dict[str, Any] | None]:
         kind, profile, *rest = name.split("/")
         if line is None:
             continue
-        if kind == "base":
-            base = line
+        if KINDS[kind].method is None:
+            base = line if kind == "base" else base
             continue
         mix, adapters, *arrivals = rest
         panel = by_mix.setdefault(", ".join([profile, mix, *arrivals]), {})

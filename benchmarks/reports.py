@@ -9,25 +9,25 @@ from benchmarks.machine import described
 from benchmarks.measures import paired, spread
 
 
-def summary(figure: Figure, cases: dict[str, list]) -> dict[str, Any]:
+def summary(figure: Figure, groups: list[dict[str, Any]]) -> dict[str, Any]:
     """For the JSON: each case's medians and ratios, and each target's; what did not run is None."""
     return {
-        "cases": {case.name: _case(case, figure, cases) for case in figure.cases},
-        "targets": [_target(target, cases) for target in figure.targets],
+        "cases": {case.name: _case(case, groups) for case in figure.cases},
+        "targets": [_target(target, groups) for target in figure.targets],
     }
 
 
-def _case(case: Case, figure: Figure, cases: dict[str, list]) -> dict[str, Any] | None:
-    runs = [run for run in cases[case.name] if run is not None]
+def _case(case: Case, groups: list[dict[str, Any]]) -> dict[str, Any] | None:
+    runs = [group["runs"][case.name] for group in groups if case.name in group["runs"]]
     if not runs:
         return None
-    line: dict[str, Any] = {"rounds": len(runs)}
+    line: dict[str, Any] = {"runs": len(runs)}
     line["throughput"] = spread([run["throughput"] for run in runs])
     for latency in ("encode_ms", "decode_ms"):
         known = [run[latency] for run in runs if run[latency] is not None]
         line[latency] = [statistics.median(column) for column in zip(*known, strict=True)] or None
     for name, other in (("of_base", _base_of(case)), ("of_stock", _stock_of(case))):
-        values = paired(cases[case.name], cases[other.name], "throughput") if other in figure.cases else []
+        values = paired(groups, case.name, other.name, "throughput")
         line[name] = spread(values) if values and other != case else None
     return line
 
@@ -40,8 +40,8 @@ def _stock_of(case: Case) -> Case:
     return Case("lora_stock", case.profile, case.mix, case.adapters)
 
 
-def _target(target: Target, cases: dict[str, list]) -> dict[str, Any]:
-    values = paired(cases[target.of.name], cases[target.to.name], target.measure)
+def _target(target: Target, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    values = paired(groups, target.of.name, target.to.name, target.measure)
     line: dict[str, Any] = {
         "row": target.row,
         "measure": target.measure,
@@ -74,7 +74,7 @@ def report(results: dict[str, Any]) -> str:
 def _case_table(cases: dict[str, dict[str, Any] | None]) -> str:
     lines = [
         "| kind, profile, mix, adapters | tokens/s | of base | of stock LoRA | encode ms a token, p50/p90/p99 "
-        "| decode ms a token, p50/p90/p99 | rounds |",
+        "| decode ms a token, p50/p90/p99 | runs |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, line in cases.items():
@@ -86,20 +86,23 @@ def _case_table(cases: dict[str, dict[str, Any] | None]) -> str:
         lines.append(
             f"| {label} | {line['throughput']['median']:.0f} "
             f"| {_spread(line['of_base'])} | {_spread(line['of_stock'])} "
-            f"| {_latency(line['encode_ms'])} | {_latency(line['decode_ms'])} | {line['rounds']} |"
+            f"| {_latency(line['encode_ms'])} | {_latency(line['decode_ms'])} | {line['runs']} |"
         )
     return "\n".join(lines)
 
 
 def _target_table(targets: list[dict[str, Any]]) -> str:
-    lines = ["| ratio, paired by round | measured (spread) | target | reached |", "|---|---|---|---|"]
+    lines = ["| ratio of runs of one round | measured (spread) | target | reached |", "|---|---|---|---|"]
     for line in targets:
-        bound = "at least {at_least}" if line["at_least"] is not None else "at most {at_most}"
-        has_one = (line["at_least"], line["at_most"]) != (None, None)
+        bounds = [
+            f"{name.replace('_', ' ')} {line[name]}"
+            for name in ("at_least", "at_most")
+            if line[name] is not None
+        ]
         reached = {True: "yes", False: "no", None: ""}[line.get("reached")]
         lines.append(
             f"| {line['row']} | {_spread(line['measured']) or 'not measured'} "
-            f"| {bound.format(**line) if has_one else ''} | {reached} |"
+            f"| {', '.join(bounds)} | {reached} |"
         )
     return "\n".join(lines)
 

@@ -1,8 +1,9 @@
 """python -m benchmarks.serving: what adapters cost on this machine, against the same engine without any.
 
 `--figure NAME` measures one row of the targets, or one of the paper's figures (docs/benchmarks.md); without it the
-kinds, profile, mix and number of adapters given are measured. All engines stay up and run in turn, round after round,
-on the same requests; a ratio pairs runs of one round. Prints tables, and writes JSON that benchmarks.plots draws.
+kinds, profile, mix and number of adapters given are measured. All engines stay up. What is compared runs on the same
+requests in slices of a second, one engine after the other, so that a machine's moods meet both; a ratio pairs runs of
+one round. Prints tables, and writes JSON that benchmarks.plots draws.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import FIGURES, Case, Figure
+from benchmarks.figures import FIGURES, Case, Figure, compared
 from benchmarks.kinds import KINDS
 from benchmarks.machine import ROOT, machine
 from benchmarks.measurement import Model, measure
@@ -66,12 +67,12 @@ def figure_of(arguments: argparse.Namespace) -> Figure:
         figure = FIGURES[arguments.figure]
     else:
         cases = [
-            Case("base", arguments.profile)
-            if kind == "base"
+            Case(kind, arguments.profile)
+            if KINDS[kind].method is None
             else Case(kind, arguments.profile, arguments.mix, arguments.adapters)
             for kind in arguments.kinds.split(",")
         ]
-        figure = Figure("Adapters and their cost", tuple(cases))
+        figure = Figure("Adapters and their cost", compared(*cases))
     if arguments.quick:
         figure = dataclasses.replace(figure, requests=min(figure.requests, 16), rounds=1)
     changes = {name: value for name in OVERRIDES if (value := getattr(arguments, name)) is not None}
@@ -105,9 +106,12 @@ def main() -> None:
             "reft_rank": model.reft_rank,
             **{name: getattr(figure, name) for name in OVERRIDES},
         },
-        "summary": summary(figure, measured["cases"]),
+        "summary": summary(figure, measured["groups"]),
         "failed": measured["failed"],
-        "cases": {name: [_without_answers(run) for run in runs] for name, runs in measured["cases"].items()},
+        "groups": [
+            {**group, "runs": {name: _without_answers(run) for name, run in group["runs"].items()}}
+            for group in measured["groups"]
+        ],
     }
     out = arguments.out or ROOT / f"benchmarks/results/{arguments.figure or 'serving'}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -117,9 +121,9 @@ def main() -> None:
         sys.exit(f"Ended early, and its figures are missing: {', '.join(measured['failed'])}.")
 
 
-def _without_answers(run: dict[str, Any] | None) -> dict[str, Any] | None:
+def _without_answers(run: dict[str, Any]) -> dict[str, Any]:
     """They were compared, and are a number a request."""
-    return run and {name: value for name, value in run.items() if name != "answers"}
+    return {name: value for name, value in run.items() if name != "answers"}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """The benchmark's side of its engines' processes: start them, hand them requests, keep their logs."""
 
 import json
+import math
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,14 +40,20 @@ class Worker:
                 f"{self.engine}: {answer['different']} different answers where there should be {answer['models']}."
             )
 
-    def run(self, kind: str, requests: Sequence[Request], arrivals: Sequence[Request] = ()) -> dict[str, Any]:
-        """{"seconds", "read", "streams"} of engine_worker; requests have the numbers of the kind's adapters."""
+    def begin(self, kind: str, requests: Sequence[Request], arrivals: Sequence[Request] = ()) -> None:
+        """A run that advance() then works on; requests have the numbers of the kind's adapters."""
         line = {
             "requests": [self._asked(kind, request) for request in requests],
             "arrivals": [self._asked(kind, request) for request in arrivals],
         }
         self.tell(line)
-        return self._answer()
+
+    def advance(self, seconds: float = math.inf) -> dict[str, Any] | None:
+        """Go on with the run until `seconds` have passed, and stand still again. {"seconds", "read", "streams"} of
+        engine_worker once it has ended, None before. Raises EngineEnded."""
+        self.tell({"advance": seconds})
+        answer = self._answer()
+        return None if "paused" in answer else answer
 
     def stop(self) -> None:
         self.process.kill()
@@ -78,6 +87,28 @@ class Worker:
         code = self.process.wait()
         lines = Path(self.log.name).read_text(errors="replace").splitlines()[-_LAST_LINES:]
         return EngineEnded("\n".join([f"{self.engine} ended early ({code}); the end of its log:", *lines]))
+
+
+@dataclass
+class Engines:
+    """Those that are up, by name, and why the others have ended."""
+
+    up: dict[str, Worker] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def losses(self, engine: str) -> Iterator[None]:
+        """Within it the engine may end: it is then no longer up, and the reason kept."""
+        try:
+            yield
+        except EngineEnded as error:
+            say(f"FAILED: {error}")
+            self.failed[engine] = str(error)
+            self.up.pop(engine).stop()
+
+
+def say(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
 def launch(

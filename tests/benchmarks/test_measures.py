@@ -52,14 +52,16 @@ def test_gaps_are_those_of_the_streams_that_were_there():
 
 def test_equal_answers_have_equal_numbers():
     first, second = (measured(stream(answer=[1, 2]), stream(answer=other)) for other in ([3, 4], [3, 5]))
-    assert paired([first], [second], "answers") == [0.5]
-    assert paired([first], [first], "answers") == [1.0]
+    groups = [{"runs": {"ours": first, "stock": second, "again": first}}]
+    assert paired(groups, "ours", "stock", "answers") == [0.5]
+    assert paired(groups, "ours", "again", "answers") == [1.0]
 
 
-def test_ratios_are_paired_by_round():
-    # The machine was twice as slow in the last round; pairing takes that out. The second one did not run.
-    ours = [{"throughput": value} for value in (98.0, 90.0)]
-    base = [{"throughput": value} for value in (100.0, 100.0, 50.0)]
-    ratios = paired([ours[0], None, {"throughput": 50.0}], base, "throughput")
+def test_ratios_are_of_runs_that_went_together():
+    # The machine was twice as slow in the last group; pairing takes that out. In the second one ours did not run, in
+    # the third the base was beside another one.
+    ran = [{"ours": 98, "base": 100}, {"base": 100}, {"base": 70, "other": 60}, {"ours": 50, "base": 50}]
+    groups = [{"runs": {name: {"throughput": value} for name, value in runs.items()}} for runs in ran]
+    ratios = paired(groups, "ours", "base", "throughput")
     assert ratios == [0.98, 1.0]
-    assert spread(ratios) == {"median": 0.99, "least": 0.98, "greatest": 1.0, "rounds": 2}
+    assert spread(ratios) == {"median": 0.99, "least": 0.98, "greatest": 1.0, "count": 2}

@@ -7,13 +7,12 @@ import pytest
 
 from adapters_store.architectures import PROVEN
 from benchmarks.engine_worker import ANSWER
-from benchmarks.figures import FIGURES, ROWS
+from benchmarks.figures import FIGURES
 from benchmarks.kinds import capacity_of, options_of
-from benchmarks.measurement import _losses, requests_for
 from benchmarks.model_shapes import SHAPES, write_model
 from benchmarks.random_adapters import random_adapter
 from benchmarks.serving import arguments_of, figure_of, model_of
-from benchmarks.workers import EngineEnded, Worker
+from benchmarks.workers import EngineEnded, Engines, Worker
 from benchmarks.workload import Request
 from inference.adapter_checks import check_servable, served_base
 
@@ -32,9 +31,11 @@ OURS = {
 def test_engines_differ_in_adapters_alone():
     capacity = capacity_of(adapters=100, batch=32, gpu_slots=8, cpu_slots=None, rank=8)
     options = {
-        engine: options_of(engine, OURS, capacity, on_cpu=True) for engine in ("base", "stock", "ours_all")
+        engine: options_of(engine, OURS, capacity, on_cpu=True)
+        for engine in ("base", "base_again", "stock", "ours_all")
     }
     assert options["base"] == {"model": "folder", "enable_prefix_caching": True}
+    assert options["base_again"] == options["base"]
     assert options["stock"] == options["base"] | {
         "enable_lora": True,
         "max_loras": 32,
@@ -64,7 +65,9 @@ def test_a_figure_by_its_name():
 def test_a_figure_of_ones_own():
     words = "--kinds base,direft --profile chat --mix skewed --adapters 512 --batch 4"
     figure = figure_of(arguments_of(words.split()))
-    assert [case.name for case in figure.cases] == ["base/chat", "direft/chat/skewed/512"]
+    assert [[case.name for case in group] for group in figure.groups] == [
+        ["base/chat", "direft/chat/skewed/512"]
+    ]
     assert (figure.adapters, figure.batch, figure.engines) == (512, 4, ("base", "ours_all"))
 
 
@@ -73,26 +76,6 @@ def test_what_cannot_be_measured_is_refused(words, capsys):
     with pytest.raises(SystemExit):
         arguments_of(words.split())
     assert words.split()[0] in capsys.readouterr().err
-
-
-def test_rounds_have_their_own_requests():
-    case, figure = FIGURES["share"].cases[1], FIGURES["share"]
-    assert requests_for(case, figure, 0) == requests_for(case, figure, 0)
-    assert requests_for(case, figure, 0) != requests_for(case, figure, 1)
-
-
-def test_cold_adapters_are_those_that_the_last_round_did_not_use():
-    figure = ROWS["cold-loads"]
-    alone, cold, warm = figure.cases
-    streams, none = requests_for(alone, figure, 0)
-    assert (len(streams), none) == (8, [])
-    assert all(stream.adapter == -1 and len(stream.prompt) + stream.output == 240 for stream in streams)
-    arriving = [requests_for(cold, figure, number)[1] for number in range(3)]
-    used = [{request.adapter for request in requests} for requests in arriving]
-    assert [len(adapters) for adapters in used] == [figure.cpu_slots] * 3
-    assert not used[0] & used[1]
-    assert used[0] == used[2]
-    assert requests_for(warm, figure, 0) == requests_for(cold, figure, 0)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -132,17 +115,17 @@ def worker(tmp_path):
 
 
 def test_a_kinds_adapters_are_numbered_after_those_before_it(worker):
-    requests = [Request([7], 1, 2), Request([7], 1, -1)]
-    assert [r["adapter"] for r in worker.run("direft_p", requests)["requests"]] == [7, -1]
-    assert [r["adapter"] for r in worker.run("lora_p", requests)["requests"]] == [2, -1]
-    assert [r["adapter"] for r in worker.run("base", requests)["requests"]] == [-1, -1]
+    for kind, numbers in {"direft_p": [7, -1], "lora_p": [2, -1], "base": [-1, -1]}.items():
+        worker.begin(kind, [Request([7], 1, 2), Request([7], 1, -1)])
+        assert [request["adapter"] for request in worker._answer()["requests"]] == numbers
 
 
 def test_an_engine_that_ends_says_why(worker):
     worker.tell({"last": True})
     worker._answer()
     with pytest.raises(EngineEnded) as ended:
-        worker.run("base", [])
+        worker.begin("base", [])
+        worker.advance()
     assert "ours ended early (1)" in str(ended.value)
     assert "noise" in str(ended.value)
     assert "the reason" in str(ended.value)
@@ -155,10 +138,10 @@ def test_answers_that_are_the_same_mean_nothing(worker):
 
 
 def test_an_engine_that_ended_costs_its_own_cases_alone(worker):
-    failed, workers = {}, {"ours": worker, "base": None}
-    with _losses(failed, workers, "ours"):
+    engines = Engines({"ours": worker, "base": None})
+    with engines.losses("ours"):
         raise EngineEnded("the reason")
-    assert (failed, workers) == ({"ours": "the reason"}, {"base": None})
+    assert engines == Engines({"base": None}, {"ours": "the reason"})
     assert worker.process.poll() is not None
-    with pytest.raises(ZeroDivisionError), _losses(failed, workers, "base"):
+    with pytest.raises(ZeroDivisionError), engines.losses("base"):
         raise ZeroDivisionError

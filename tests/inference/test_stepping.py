@@ -1,9 +1,11 @@
 """The benchmark's driver on the session's engine: turns of a chat, requests that arrive beside streams, its times."""
 
+import time
+
 import pytest
 
 from benchmarks.measures import measures
-from benchmarks.stepping import Stepper, drive
+from benchmarks.stepping import Run, Stepper
 from benchmarks.workload import Request, requests_of
 from tests.inference.adapters import random_adapter
 
@@ -18,6 +20,12 @@ def stepper(engine, base, tmp_path_factory):
         for seed in range(3)
     ]
     return Stepper(engine.llm, [engine.lora(adapter) for adapter in made])
+
+
+def drive(stepper, requests, **how):
+    run = Run(stepper, requests, **how)
+    assert run.advance()
+    return run
 
 
 def test_a_chats_next_prompt_is_all_that_was_said(stepper):
@@ -63,3 +71,17 @@ def test_no_more_at_once_than_asked(stepper):
     )
     assert figures["tokens"] == 2 * (3 + 3)
     assert figures["encode_ms"][0] > 0
+
+
+def test_a_paused_run_says_the_same_and_its_clock_stands_still(stepper):
+    requests = [Request([500 + index] * 4, 4 + index, index) for index in range(2)]
+    whole = drive(stepper, requests, batch=2)
+    run, slices, asleep = Run(stepper, requests, batch=2), 1, 0.05
+    began = time.perf_counter()
+    while not run.advance(0):  # one step
+        slices += 1
+        time.sleep(asleep)
+    took = time.perf_counter() - began
+    assert slices == 5 + 1  # the longer answer's tokens, and that there is no more to do
+    assert [stream.answer for stream in run.streams] == [stream.answer for stream in whole.streams]
+    assert run.streams[-1].stamps[-1] - run.streams[0].added <= run.seconds <= took - (slices - 1) * asleep

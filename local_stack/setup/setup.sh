@@ -96,7 +96,8 @@ fi
 # pip unpacks 1.3 GB on the way; /tmp may be small and in memory.
 export TMPDIR=$venv/tmp PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 mkdir -p "$TMPDIR"
-pip=("$venv/bin/python" -m pip install --no-deps --progress-bar off)
+# Modules are compiled when they are first imported: most of the 27,000 never are, and would take two minutes here.
+pip=("$venv/bin/python" -m pip install --no-deps --no-compile --progress-bar off)
 again="Check the network and pip's configuration (pip config list), then run make setup again: it goes on from here."
 
 if [ "$("$venv/bin/python" -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null)" != "$torch" ]; then

@@ -70,8 +70,8 @@ def _kernels(wrapper: Any) -> None:
 
 
 def _slots(layers: Any, manager: Any) -> None:
-    """0.32. A slot is a copy of an adapter in a stack of its layer, zeroed first. On a CPU that is ten milliseconds and as
-    much memory for what is there already, so a slot refers to the adapter instead, and lets go of it when it leaves.
+    """0.32. A slot is a copy of an adapter in a stack of its layer, zeroed first. On a CPU that is ten milliseconds and
+    as much memory for what is there already, so a slot refers to the adapter instead, and lets go of it when it leaves.
     The stacks keep their shapes alone; the references are an attribute of theirs, because they are what vLLM's layers
     hand the kernels. Stays.
     """

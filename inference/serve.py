@@ -45,7 +45,13 @@ def prepare_environment(settings: EngineSettings) -> None:
 
 
 def engine_options(
-    *, base_folder: Path, gpu_slots: int | None, cpu_slots: int, max_rank: int, max_model_len: int, max_num_seqs: int
+    *,
+    base_folder: Path,
+    gpu_slots: int | None,
+    cpu_slots: int,
+    max_rank: int,
+    max_model_len: int,
+    max_num_seqs: int,
 ) -> dict[str, Any]:
     """The engine's part of what the server is started with; benchmarks measure an engine with exactly these."""
     from inference.engine_args import preft_engine_args

@@ -21,7 +21,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 class Progress:
     """What has happened so far. `losses` is one a step, in nats per target token.
 
-    `parts`: a batch is computed in so many, one after the other (2 once memory ran out).
+    `parts`: a batch is computed in so many, one after the other, for memory's sake.
     """
 
     step: int = 0

@@ -23,6 +23,7 @@ from training_jobs.base_models import base_digest_of, base_load
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.data import examples_read
 from training_jobs.errors import JobFault
+from training_jobs.free_memory import gigabytes
 from training_jobs.messages import DEFAULTS, Base, Conversation, Hyperparameters, Recipe, auto_epochs
 from training_jobs.sft import Pace
 
@@ -55,6 +56,12 @@ class Progress:
 
     def halved(self, step: int) -> None:
         tqdm.write(f"out of memory after step {step}: half a batch at a time from here on", file=sys.stderr)
+
+    def parted(self, parts: int, *, needed: int, free: int) -> None:
+        tqdm.write(
+            f"a batch would need about {gigabytes(needed)} and {gigabytes(free)} are free: computed in {parts} parts",
+            file=sys.stderr,
+        )
 
     def checkpoint(self, step: int, path: Path) -> None:
         path.unlink()

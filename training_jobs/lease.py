@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from training_jobs.checkpoint_uploads import CheckpointUploads
 from training_jobs.client import JobCalls, WebAway
 from training_jobs.errors import Fenced, JobFault
+from training_jobs.free_memory import gigabytes
 from training_jobs.messages import HEARTBEAT_SECONDS, Checkpoint, Event, Heartbeat
 from training_jobs.transfer import Storage
 
@@ -87,6 +88,12 @@ class Lease:
             f"The trainer ran out of memory after step {step}. It goes on with half a batch at a time, which is slower "
             "and learns the same.",
             level="warn",
+        )
+
+    def parted(self, parts: int, *, needed: int, free: int) -> None:
+        self.event(
+            f"A batch would need about {gigabytes(needed)} of memory at once, and the trainer has {gigabytes(free)} "
+            f"free: each is computed in {parts} parts, which is slower and learns the same."
         )
 
     def checkpoint(self, step: int, path: Path) -> None:

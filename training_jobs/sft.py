@@ -22,6 +22,8 @@ from training_jobs.best_epoch import patience_of, trained_parameters
 from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
+from training_jobs.footprint import footprint, parts_that_fit
+from training_jobs.free_memory import memory_now
 from training_jobs.memory import until_it_fits
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import mean_nll, target_nll
@@ -43,6 +45,9 @@ class Watcher(Protocol):
 
     def halved(self, step: int) -> None:
         """Memory ran out after `step` steps: from here on, half a batch is computed at a time."""
+
+    def parted(self, parts: int, *, needed: int, free: int) -> None:
+        """A whole batch would need so many bytes and fewer are free: it is computed in `parts`, one after the other."""
 
     def checkpoint(self, step: int, path: Path) -> None:
         """A checkpoint is at `path`; the next one has another name. The file is the watcher's to remove."""
@@ -118,12 +123,15 @@ class SupervisedRun:
         """From `checkpoint` on, if there is one, all is what it would have been without the interruption.
 
         Raises Stopped (after a checkpoint) when the watcher asks for it; UserFault if a loss is no longer a number, or
-        if half a batch is still too much for the memory.
+        if half a batch is still too much for the memory; JobFault (needs_more_memory) before it begins if the memory
+        that is free is too little for a row.
         """
+        self.planned_parts = self.plan()
         trainer = _Trainer(self)  # seeds the random generators, so a checkpoint comes after it
         if checkpoint is not None:
             self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
-        elif self.held_out:
+        self.progress.parts = max(self.progress.parts, self.planned_parts)
+        if checkpoint is None and self.held_out:
             self.progress.held_out_before = self.score()
         self.saved_at = time.monotonic()
         self.started = self.saved_at - self.progress.seconds
@@ -135,6 +143,22 @@ class SupervisedRun:
         self.score_epoch()
         self.model.eval()
         return self.keep_best(seconds)
+
+    def plan(self) -> int:
+        """In how many parts a batch fits into the memory that is free. Raises JobFault (needs_more_memory)."""
+        batch, scored = self.hyperparameters.batch_size, self.scored_at_once
+        need = footprint(
+            self.model, trained=self.train_examples, scored=self.held_out, checkpointing=self.on_gpu
+        )
+        memory = memory_now(next(self.model.parameters()).device)
+        parts = parts_that_fit(need, memory, batch_size=batch, scored_at_once=scored)
+        if parts > 1 and memory is not None:
+            self.watcher.parted(parts, needed=need.of(trained=batch, scored=scored), free=memory.free)
+        return parts
+
+    @property
+    def scored_at_once(self) -> int:
+        return max(4, self.hyperparameters.batch_size)
 
     @property
     def over(self) -> bool:
@@ -176,7 +200,7 @@ class SupervisedRun:
             return mean_nll(
                 self.model,
                 self.held_out,
-                batch_size=max(4, self.hyperparameters.batch_size) // self.progress.parts,
+                batch_size=max(1, self.scored_at_once // self.progress.parts),
                 pad=self.pad,
                 before_batch=self.stop_if_asked,
             )
@@ -191,9 +215,9 @@ class SupervisedRun:
         )
 
     def halve(self) -> None:
-        """Compute batches in two parts from here on: slower, with the same losses. Raises UserFault the second time."""
+        """Compute half as much at a time from here on, with the same losses. Raises UserFault the second time."""
         self.optimizer.zero_grad()  # of the try that ran out of memory
-        if self.progress.parts > 1:
+        if self.progress.parts > self.planned_parts:
             size = self.hyperparameters.batch_size
             longest = max(len(example.tokens) for example in self.train_examples)
             raise UserFault(
@@ -202,7 +226,7 @@ class SupervisedRun:
                 + (f"Use a batch_size below {size}, or split" if size > 1 else "Split")
                 + f" long conversations: the longest example has {longest} tokens.",
             )
-        self.progress.parts = 2
+        self.progress.parts *= 2
         self.watcher.halved(self.progress.step)
 
     def diverged(self, kind: str) -> UserFault:

@@ -28,6 +28,7 @@ class Recorder:
     #: (best step, last step, all steps), and the steps after which memory ran out.
     keeps: list[tuple[int, int, int]] = field(default_factory=list)
     halvings: list[int] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
 
     def step(self, step: int, total: int, loss: float) -> None:
         assert len(self.losses) + 1 == step <= total
@@ -41,6 +42,10 @@ class Recorder:
 
     def halved(self, step: int) -> None:
         self.halvings.append(step)
+
+    def parted(self, parts: int, *, needed: int, free: int) -> None:
+        assert needed > free
+        self.parts.append(parts)
 
     def checkpoint(self, step: int, path: Path) -> None:
         self.checkpoints.append((step, path))

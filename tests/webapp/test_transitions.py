@@ -152,6 +152,8 @@ def test_the_third_failed_attempt_quarantines(company: Company, web: httpx.Clien
     job.refresh_from_db()
     assert (job.state, job.error_code) == ("failed", "quarantined")
     assert job.epoch == 3
+    assert "tried 3 times" in job.error_message
+    assert "fell silent" in job.error_message
 
 
 def test_a_restarting_worker_is_nobodys_failure(company: Company, web: httpx.Client) -> None:

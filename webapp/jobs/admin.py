@@ -1,9 +1,29 @@
 """Training runs and trainers in Django's admin. Tokens are not shown, not even their HMACs."""
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
 from webapp.dashboard.admin import ReadMostly
-from webapp.jobs.models import Job, JobEvent, JobUpload, Outbox, Worker
+from webapp.jobs.lifecycle import QUARANTINED
+from webapp.jobs.models import Job, JobEvent, JobUpload, Outbox, Share, Worker
+
+
+class Quarantined(admin.SimpleListFilter):
+    """Jobs that were given up after their third bad attempt: something in them, or in the trainers, is poison."""
+
+    title = parameter_name = "quarantined"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("yes", "Yes"), ("no", "No")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        match self.value():
+            case "yes":
+                return queryset.filter(error_code=QUARANTINED)
+            case "no":
+                return queryset.exclude(error_code=QUARANTINED)
+        return queryset
 
 
 @admin.register(Job)
@@ -13,6 +33,8 @@ class JobAdmin(ReadMostly):
         "tenant",
         "end_user",
         "state",
+        "quarantined",
+        "failed_attempts",
         "epoch",
         "step",
         "total_steps",
@@ -20,10 +42,14 @@ class JobAdmin(ReadMostly):
         "created_at",
         "finished_at",
     )
-    list_filter = ("state", "error_code", "base", "created_at")
+    list_filter = (Quarantined, "state", "error_code", "base", "created_at")
     search_fields = ("id", "tenant__name", "end_user__external_id", "error_code")
     list_select_related = ("tenant", "end_user")
     exclude = ("dispatch_token", "token", "metadata", "requested", "suffix")
+
+    @admin.display(boolean=True)
+    def quarantined(self, job: Job) -> bool:
+        return job.error_code == QUARANTINED
 
 
 @admin.register(JobEvent)
@@ -44,6 +70,13 @@ class JobUploadAdmin(ReadMostly):
 class OutboxAdmin(ReadMostly):
     list_display = ("job", "tenant", "created_at")
     list_select_related = ("job", "tenant")
+
+
+@admin.register(Share)
+class ShareAdmin(ReadMostly):
+    list_display = ("tenant", "served", "clock")
+    list_select_related = ("tenant",)
+    search_fields = ("tenant__name",)
 
 
 @admin.register(Worker)

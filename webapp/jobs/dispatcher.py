@@ -1,19 +1,19 @@
-"""Which job goes next. Fair between tenants: whoever has the fewest jobs with trainers, then whoever waits longest."""
+"""Which job goes next: the one that fairness (fairness.py) gives the next turn, of those that a trainer is free for."""
 
 import uuid
-from collections import Counter
 from datetime import timedelta
 
 import structlog
 from django.db import transaction
-from django.db.models import Count
 
 from webapp.config.database import advisory_lock
 from webapp.config.faults import Unavailable
 from webapp.jobs.broker import send_train
+from webapp.jobs.fairness import Turn, choose
 from webapp.jobs.lifecycle import dispatch_undo, job_dispatch
-from webapp.jobs.models import Job, Outbox, State
+from webapp.jobs.models import Job, State
 from webapp.jobs.prepare import job_prepare
+from webapp.jobs.turns import clock, lines_of, slot_for_each, turn_charge, turns_settle, waiting
 from webapp.jobs.waiting import due, job_wait
 from webapp.jobs.workers import idle_workers
 
@@ -57,17 +57,20 @@ def dispatch_all() -> int:
 @transaction.atomic
 def _choose() -> list[tuple[uuid.UUID, str, str]]:
     """queued → dispatched for as many as there is room for: job, base and token, to be sent once this is committed."""
-    # Two dispatchers that counted at the same moment would both fill the same room.
+    # Two dispatchers that counted at the same moment would both fill the same room, and charge for it twice.
     advisory_lock("dispatch")
+    turns_settle()
     idle, chosen = idle_workers(), []
     for base in Job.objects.filter(state=State.DISPATCHED).values_list("base__name", flat=True):
         _expect(idle, base)
-    while (next_job := _next(idle)) is not None:
-        job, base = next_job
-        token = job_dispatch(job=job)
+    enough = slot_for_each() if idle else False
+    while (found := _next(idle, enough)) is not None:
+        turn, now = found
+        token = job_dispatch(job=turn.job.job)
         if token is not None:
-            chosen.append((job, base, token))
-            _expect(idle, base)
+            turn_charge(turn, now)
+            chosen.append((turn.job.job, turn.job.base, token))
+            _expect(idle, turn.job.base)
     return chosen
 
 
@@ -78,24 +81,11 @@ def _expect(idle: list[frozenset[str]], base: str) -> None:
         idle.remove(min(listening, key=len))
 
 
-def _next(idle: list[frozenset[str]]) -> tuple[uuid.UUID, str] | None:
-    """The queued job, of those whose base an idle trainer has, that fairness gives the next one."""
+def _next(idle: list[frozenset[str]], enough: bool) -> tuple[Turn, float] | None:
+    """The next turn among the jobs whose base an idle trainer has, and the clock after it."""
     bases = frozenset().union(*idle)
     if not bases:
         return None
-    busy = Counter(
-        dict(
-            Job.objects.filter(state__in=(State.DISPATCHED, State.RUNNING))
-            .values_list("tenant")
-            .annotate(Count("id"))
-        )
-    )
-    # The oldest line of each tenant is enough to decide, however long one tenant's queue is.
-    waiting = (
-        Outbox.objects.filter(job__state=State.QUEUED, job__base__name__in=bases)
-        .order_by("tenant", "id")
-        .distinct("tenant")
-        .values_list("tenant", "id", "job", "job__base__name")
-    )
-    chosen = min(waiting, key=lambda row: (busy[row[0]], row[1]), default=None)
-    return (chosen[2], chosen[3]) if chosen else None
+    # The oldest job of each tenant is enough to decide, however long one tenant's line is.
+    oldest = waiting(bases).order_by("tenant", "id").distinct("tenant").values("id")
+    return choose(lines_of(waiting(bases).filter(id__in=oldest)), clock=clock(), slot_for_each=enough)

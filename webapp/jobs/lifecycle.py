@@ -21,6 +21,8 @@ from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State
 from webapp.jobs.tokens import dispatch_token_new
 
 _log = structlog.get_logger("attune.jobs")
+#: How a job fails whose attempts all ended badly.
+QUARANTINED = "quarantined"
 
 
 def job_to(job: Job, state: State, **changes: object) -> None:
@@ -145,7 +147,7 @@ def attempt_failed(row: Job, *, why: str) -> None:
     if row.failed_attempts >= MAX_ATTEMPTS:
         job_fail_with(
             row,
-            code="quarantined",
+            code=QUARANTINED,
             message=f"Training was tried {MAX_ATTEMPTS} times and never finished. The last time: {why} "
             "The data may be too long for the trainer's memory; try shorter conversations or a smaller batch.",
         )

@@ -80,6 +80,8 @@ class Job(models.Model):
     report = models.JSONField(default=dict)
     #: The manifest between complete and the gate's verdict.
     manifest = models.JSONField(null=True, blank=True)
+    #: Virtual time that its tenant was charged for it (webapp/jobs/turns.py); 0 before its first turn.
+    charged = models.FloatField(default=0)
     #: How often the engine broke down over the adapter.
     failed_trials = models.IntegerField(default=0)
 
@@ -95,6 +97,7 @@ class Job(models.Model):
             models.Index(
                 fields=["state", "created_at"], name="job_unfinished", condition=~Q(state__in=TERMINAL)
             ),
+            models.Index(fields=["state"], name="job_charged", condition=Q(charged__gt=0)),
         ]
 
     @property
@@ -130,6 +133,16 @@ class Outbox(models.Model):
     tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="+")
     job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="outbox")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+
+class Share(models.Model):
+    """A tenant's place in the virtual time of fairness (webapp/jobs/fairness.py), and the clock at its last turn."""
+
+    tenant = models.OneToOneField(
+        "tenants.Tenant", primary_key=True, on_delete=models.CASCADE, related_name="share"
+    )
+    served = models.FloatField(default=0)
+    clock = models.FloatField(default=0)
 
 
 class JobUpload(models.Model):

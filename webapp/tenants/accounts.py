@@ -9,7 +9,7 @@ from django.db import transaction
 from webapp.config.database import advisory_lock
 from webapp.config.faults import BadRequest, NotAllowed
 from webapp.config.settings import settings
-from webapp.tenants.models import MEMBER_PREFIX, EndUser, Membership, Role, Tenant, User
+from webapp.tenants.models import MEMBER_PREFIX, EndUser, Membership, Plan, Role, Tenant, User
 
 
 def signup_is_open() -> bool:
@@ -59,7 +59,8 @@ def tenant_create(*, name: str) -> Tenant:
     name = name.strip()
     if not 1 <= len(name) <= 100:
         raise BadRequest("A company's name has 1 to 100 characters.", code="bad_name", param="tenant_name")
-    return Tenant.objects.create(name=name)
+    standard, _ = Plan.objects.get_or_create(name=Plan.STANDARD)
+    return Tenant.objects.create(name=name, plan=standard)
 
 
 @transaction.atomic

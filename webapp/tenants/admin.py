@@ -1,10 +1,13 @@
 """Tenants, people and keys in Django's admin. What authenticates (passwords, HMACs) is not shown."""
 
+from typing import Any
+
 from django.contrib import admin
 from django.contrib.auth.models import Group
+from django.http import HttpRequest
 
 from webapp.dashboard.admin import ReadMostly
-from webapp.tenants.models import ApiKey, EndUser, Invitation, Membership, Tenant, User
+from webapp.tenants.models import ApiKey, EndUser, Invitation, Membership, Plan, Tenant, User
 
 admin.site.unregister(Group)
 
@@ -20,12 +23,29 @@ class UserAdmin(ReadMostly):
     changeable = ("is_active", "is_staff", "is_superuser")
 
 
+@admin.register(Plan)
+class PlanAdmin(ReadMostly):
+    """Plans alone are made here: no verb beside the models has more to do than to write the row."""
+
+    list_display = ("name", "weight", "running_jobs")
+    ordering = ("name",)
+    changeable = ("weight", "running_jobs")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return super().get_readonly_fields(request, obj) if obj else []
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return admin.ModelAdmin.has_add_permission(self, request)
+
+
 @admin.register(Tenant)
 class TenantAdmin(ReadMostly):
-    list_display = ("name", "id", "created_at")
+    list_display = ("name", "plan", "id", "created_at")
+    list_filter = ("plan",)
+    list_select_related = ("plan",)
     search_fields = ("name", "id")
     ordering = ("-created_at",)
-    changeable = ("name",)
+    changeable = ("name", "plan")
 
 
 @admin.register(EndUser)

@@ -4,7 +4,9 @@ import uuid
 from typing import Any
 
 from django.contrib.auth.models import AbstractUser, BaseUserManager
+from django.core.validators import MinValueValidator
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 
 #: Ids that begin so are those of people with a login, made here: a tenant neither chooses nor names them.
@@ -39,11 +41,34 @@ class User(AbstractUser):
     objects = UserManager()
 
 
+class Plan(models.Model):
+    """What a company gets of the trainers. Staff make and change plans in the admin; there is always STANDARD."""
+
+    STANDARD = "standard"
+
+    name = models.CharField(max_length=40, primary_key=True)
+    #: While there are fewer trainers than wanted, work is shared out in proportion to the weights.
+    weight = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
+    #: So many of its jobs may be with trainers at the same time.
+    running_jobs = models.PositiveSmallIntegerField(default=8, validators=[MinValueValidator(1)])
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(weight__gte=1, running_jobs__gte=1), name="plan_gives_something"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Tenant(models.Model):
     """A customer company. Every other table with customers' rows has a `tenant`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=100)
+    plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="tenants")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     def __str__(self) -> str:

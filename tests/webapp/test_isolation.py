@@ -71,6 +71,8 @@ PAGES = {
     "files/<uuid:file>/delete": {"post"},
     "training/<uuid:job>": {"get"},
     "training/<uuid:job>/cancel": {"post"},
+    "training/<uuid:job>/pause": {"post"},
+    "training/<uuid:job>/resume": {"post"},
     "models/<uuid:adapter>/activate": {"post"},
     "models/<uuid:adapter>/deactivate": {"post"},
     "models/<uuid:adapter>/delete": {"get", "post"},

@@ -9,6 +9,7 @@ import pytest
 
 from tests.webapp.company import Company, base_model, company_create, jsonl, talks
 from webapp.datasets.models import File
+from webapp.jobs.prepare import job_prepare
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MakeClient = Callable[[str], openai.OpenAI]
@@ -81,6 +82,21 @@ def test_jobs(openai_client: MakeClient, company: Company) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         client.fine_tuning.jobs.pause(job.id)
     assert refused.value.code == "not_pausable"
+
+
+def test_pause_and_resume(openai_client: MakeClient, company: Company) -> None:
+    job = company.job()
+    job_prepare(job=job.id)
+    client = openai_client(company.key)
+    paused = client.fine_tuning.jobs.pause(job.public_id)
+    assert (paused.status, paused.to_dict()["progress"]["state"]) == ("queued", "paused")
+    assert client.fine_tuning.jobs.pause(job.public_id).to_dict()["progress"]["state"] == "paused"
+    resumed = client.fine_tuning.jobs.resume(job.public_id)
+    assert (resumed.status, resumed.to_dict()["progress"]["state"]) == ("queued", "queued")
+    client.fine_tuning.jobs.cancel(job.public_id)
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.fine_tuning.jobs.resume(job.public_id)
+    assert refused.value.code == "not_paused"
 
 
 def test_models(openai_client: MakeClient, company: Company) -> None:

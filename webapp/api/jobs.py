@@ -33,6 +33,7 @@ from webapp.api.shapes import (
     checkpoint_shape,
     event_shape,
     job_shape,
+    job_shapes,
 )
 from webapp.config.faults import BadRequest, NotFound
 from webapp.config.strict_json import read_json
@@ -84,7 +85,7 @@ class Jobs(APIView):
             rows = rows.filter(readable_by(request.user, "training_file__"), metadata__contains={key: value})
         after = job_by_id(request.user, asked.after) if asked.after else None
         page, more = page_of(rows, after=after, limit=asked.limit, newest_first=True)
-        return Response(listed([job_shape(job, scope=request.user) for job in page], more))
+        return Response(listed(job_shapes(page, scope=request.user), more))
 
 
 class JobView(APIView):

@@ -19,7 +19,7 @@ def files_of(scope: Scope) -> QuerySet[File]:
 
 def jobs_of(scope: Scope) -> QuerySet[Job]:
     return scope.of(Job).select_related(
-        "tenant", "end_user", "base", "training_file", "validation_file", "result_file", "adapter"
+        "tenant__plan", "end_user", "base", "training_file", "validation_file", "result_file", "adapter"
     )
 
 

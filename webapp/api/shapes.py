@@ -1,6 +1,10 @@
 """Rows as OpenAI's objects. Fields after "Attune's own" are extensions that its client passes through."""
 
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
+from math import ceil
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -10,7 +14,9 @@ from webapp.adapters.models import BaseModel as Base
 from webapp.config.settings import settings
 from webapp.datasets.models import File
 from webapp.datasets.readers import may_read_file
+from webapp.jobs.delay import Delay, delays_of
 from webapp.jobs.models import Job, JobEvent, State
+from webapp.jobs.time_left import time_left
 from webapp.tenants.scope import Scope
 
 #: Our states in OpenAI's words; it has none for a pause.
@@ -72,7 +78,8 @@ class JobObject(BaseModel):
     method: dict[str, Any]
     error: JobError | None
     finished_at: int | None
-    estimated_finish: int | None = None
+    #: Of a running job, as OpenAI has it; of one that waits `waiting.training_seconds` says what is known.
+    estimated_finish: int | None
     fine_tuned_model: str | None
     trained_tokens: int | None
     user_provided_suffix: str | None
@@ -81,6 +88,8 @@ class JobObject(BaseModel):
     #: Attune's own: what is trained, how far it is, and what it found.
     adapter: dict[str, Any]
     progress: dict[str, Any]
+    #: Attune's own, while it does not move: {reason, message, position, training_seconds}.
+    waiting: dict[str, Any] | None
     report: dict[str, Any] | None
     #: Attune's own, once the files are read: what it is judged by (webapp/jobs/prepare.py, Judged).
     held_out: dict[str, Any] | None
@@ -175,7 +184,17 @@ def file_shape(file: File, *, scope: Scope, brief: bool = False) -> dict[str, An
 
 
 def job_shape(job: Job, *, scope: Scope) -> dict[str, Any]:
-    """`job` with its tenant, end user, base, files and (reverse) adapter selected.
+    """`job` as `rows.jobs_of` has it."""
+    return job_shapes([job], scope=scope)[0]
+
+
+def job_shapes(jobs: Sequence[Job], *, scope: Scope) -> list[dict[str, Any]]:
+    delays = delays_of(jobs)
+    return [_job_shape(job, scope=scope, delay=delays.get(job.id)) for job in jobs]
+
+
+def _job_shape(job: Job, *, scope: Scope, delay: Delay | None) -> dict[str, Any]:
+    """`job` with its tenant, plan, end user, base, files and (reverse) adapter selected.
 
     Of a job that is another person's own, its state and its numbers; not what they called it.
     """
@@ -185,6 +204,10 @@ def job_shape(job: Job, *, scope: Scope) -> dict[str, Any]:
     hyperparameters = {**asked, **decided}
     adapter = getattr(job, "adapter", None)
     result = job.result_file if job.result_file and job.result_file.deleted_at is None else None
+    left = time_left(job)
+    waiting = None
+    if delay is not None:
+        waiting = {**asdict(delay), "training_seconds": None if left is None else ceil(left)}
     return JobObject(
         id=job.public_id,
         created_at=seconds(job.created_at) or 0,
@@ -199,12 +222,16 @@ def job_shape(job: Job, *, scope: Scope) -> dict[str, Any]:
         method={"type": "supervised", "supervised": {"hyperparameters": hyperparameters}},
         error=JobError(code=job.error_code, message=job.error_message) if job.state == State.FAILED else None,
         finished_at=seconds(job.finished_at),
+        estimated_finish=ceil(time.time() + left)
+        if job.state == State.RUNNING and left is not None
+        else None,
         fine_tuned_model=adapter.public_name if adapter and not adapter.deleted_at and not private else None,
         trained_tokens=job.trained_tokens if job.state == State.SUCCEEDED else None,
         user_provided_suffix=job.suffix if job.suffix and not private else None,
         metadata={} if private else job.metadata,
         adapter=job.recipe,
         progress={"state": job.state, "step": job.step, "total_steps": job.total_steps, "attempt": job.epoch},
+        waiting=waiting,
         report=job.report or None,
         held_out=job.held_out or None,
     ).model_dump()

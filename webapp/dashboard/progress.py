@@ -1,16 +1,14 @@
-"""How far a training is: its share, the time that is left, and the loss as points to draw."""
+"""The loss of a training as points to draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
-from webapp.jobs.models import Job, JobEvent, State
+from webapp.jobs.models import JobEvent
 
 #: The drawing's size, and the room for its axes, in SVG units.
 WIDTH, HEIGHT = 640, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 14, 30
-_RECENT = timedelta(minutes=1)
 _MOST_POINTS = 300
 #: OpenAI's keys for the loss on held-out rows.
 _HELD_OUT = ("full_valid_loss", "valid_loss")
@@ -70,33 +68,6 @@ def loss_chart(events: Sequence[JobEvent], total_steps: int) -> Chart | None:
         y_marks=[Mark(place(0, top * part)[1], f"{top * part:.1f}") for part in (0, 0.5, 1)],
         summary=summary,
     )
-
-
-def seconds_left(job: Job, events: Sequence[JobEvent], now: datetime) -> float | None:
-    """From the pace of the last minute; None where there is no telling."""
-    if job.state != State.RUNNING or not job.step or not job.total_steps:
-        return None
-    pace = _recent_pace(events)
-    if pace is None:
-        if job.started_at is None:
-            return None
-        pace = (now - job.started_at).total_seconds() / job.step
-    return pace * max(0, job.total_steps - job.step)
-
-
-def _recent_pace(events: Sequence[JobEvent]) -> float | None:
-    """Seconds a step. Events come by the heartbeat, many at one time, so only the last step of each time counts."""
-    reached: dict[datetime, float] = {}
-    for event in events:
-        if event.metrics and "step" in event.metrics:
-            # A step back is a new attempt from a checkpoint, at a pace of its own.
-            if reached and event.metrics["step"] < max(reached.values()):
-                reached = {}
-            reached[event.created_at] = event.metrics["step"]
-    recent = [(at, step) for at, step in reached.items() if max(reached) - at <= _RECENT]
-    if len(recent) < 2 or recent[-1][1] == recent[0][1]:
-        return None
-    return (recent[-1][0] - recent[0][0]).total_seconds() / (recent[-1][1] - recent[0][1])
 
 
 def _series(events: Sequence[JobEvent], *keys: str) -> list[tuple[float, float]]:

@@ -19,13 +19,14 @@ from webapp.jobs.locks import job_locked
 from webapp.jobs.models import Job, State
 from webapp.jobs.publish import job_results, job_succeed
 from webapp.jobs.trial import EngineAway, NotNow, Refused, TrialFailed, changes_answers
-from webapp.jobs.waiting import due, job_wait
+from webapp.jobs.waiting import all_told, due, job_wait
 
 _log = structlog.get_logger("attune.gate")
 _PAUSE = timedelta(seconds=15)
 #: Doubled after each failure: the last trial comes after seven minutes, when a sick engine has been started anew.
 _FAILURE_PAUSE = timedelta(seconds=30)
 MAX_TRIALS = 5
+_AWAY = "No engine is running at the moment. The adapter is trained, and will be tried when there is one."
 
 
 def gate_all(*, asked: Engine) -> bool:
@@ -35,6 +36,7 @@ def gate_all(*, asked: Engine) -> bool:
             gate(job=job, asked=asked)
         except EngineAway as error:
             _log.info("engine away, jobs wait at the gate", reason=str(error))
+            all_told(state=State.GATING, reason=_AWAY)
             return False
         except Exception:
             _log.exception("gate", job=job.hex)

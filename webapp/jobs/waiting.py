@@ -4,12 +4,12 @@ import uuid
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Now
 
 from webapp.jobs.events import event_add
 from webapp.jobs.locks import job_locked
-from webapp.jobs.models import Job, State
+from webapp.jobs.models import Job, JobEvent, State
 
 
 def due(state: State) -> list[uuid.UUID]:
@@ -28,3 +28,14 @@ def job_wait(*, job: uuid.UUID, state: State, pause: timedelta, reason: str) -> 
     last = row.events.order_by("-id").first()
     if last is None or last.message != reason:
         event_add(job=row, message=reason, level="warn")
+
+
+def all_told(*, state: State, reason: str) -> None:
+    """Every job in `state` says in its history why none of them moves, once; they stay as `due` as they were."""
+    last = JobEvent.objects.filter(job=OuterRef("id")).order_by("-id").values("message")[:1]
+    untold = Job.objects.filter(state=state).alias(last=Subquery(last)).exclude(last=reason)
+    for job in untold.values_list("id", flat=True):
+        with transaction.atomic():
+            row = job_locked(job)
+            if row.state == state:
+                event_add(job=row, message=reason, level="warn")

@@ -13,6 +13,7 @@ from tests.webapp.dashboard.conftest import things_of
 from webapp.datasets.models import File
 from webapp.jobs.events import event_add
 from webapp.jobs.models import Job, State
+from webapp.jobs.prepare import job_prepare
 from webapp.tenants.keys import api_key_resolve
 from webapp.tenants.models import Membership
 
@@ -199,6 +200,19 @@ class TestTraining:
         assert '<progress value="5" max="20"' in live
         assert "from 3.00 to 0.60 over 5 steps. On held-out rows 1.25 at best." in live
         assert "about" in live
+
+    def test_pausing_and_going_on(self, company: Company, teammate: Client) -> None:
+        job = company.job(end_user=company.teammate.end_user)
+        early = teammate.post(f"/training/{job.id}/pause", follow=True).content.decode()
+        assert "cannot be paused" in early, "its file is still being read"
+        job_prepare(job=job.id)
+        paused = teammate.post(f"/training/{job.id}/pause", follow=True).content.decode()
+        assert Job.objects.get().state == State.PAUSED
+        assert f'action="/training/{job.id}/resume"' in paused
+        assert f'action="/training/{job.id}/pause"' not in paused
+        again = teammate.post(f"/training/{job.id}/resume", follow=True).content.decode()
+        assert Job.objects.get().state == State.QUEUED
+        assert f'action="/training/{job.id}/pause"' in again
 
     def test_the_end_of_a_run_stops_the_asking(self, company: Company, teammate: Client) -> None:
         job = company.job(end_user=company.teammate.end_user)

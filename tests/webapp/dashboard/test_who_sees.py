@@ -23,6 +23,8 @@ def pages_of(thing: Any) -> list[tuple[str, str]]:
         ("get", f"/files/{thing.file.id}"),
         ("post", f"/files/{thing.file.id}/delete"),
         ("get", f"/training/{thing.job.id}"),
+        ("post", f"/training/{thing.job.id}/pause"),
+        ("post", f"/training/{thing.job.id}/resume"),
         ("post", f"/training/{thing.job.id}/cancel"),
         ("post", f"/models/{thing.first.id}/activate"),
         ("post", f"/models/{thing.second.id}/deactivate"),

@@ -1,5 +1,6 @@
-"""Training runs: starting one, watching it, cancelling it."""
+"""Training runs: starting one, watching it, pausing it, cancelling it."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 from django import forms
@@ -7,18 +8,19 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import UserFault
 from webapp.dashboard.access import member_page, readable_files, readable_jobs
-from webapp.dashboard.progress import loss_chart, seconds_left
+from webapp.dashboard.progress import loss_chart
 from webapp.datasets.files import UPLOAD_PURPOSE
 from webapp.datasets.models import File, FileStatus
 from webapp.jobs.create import Wishes, job_create
-from webapp.jobs.lifecycle import job_cancel
-from webapp.jobs.models import TERMINAL, JobEvent
+from webapp.jobs.delay import delays_of
+from webapp.jobs.lifecycle import job_cancel, job_pause, job_resume
+from webapp.jobs.models import TERMINAL, Job, JobEvent
+from webapp.jobs.time_left import time_left
 
 #: The part of the model's name that says whose it is, unless the person has a better word.
 OWN_SUFFIX = "me"
@@ -137,7 +139,8 @@ def job(request: HttpRequest, job: UUID) -> HttpResponse:
         "job": found,
         "is_over": found.state in TERMINAL,
         "chart": loss_chart(events, found.total_steps),
-        "left": seconds_left(found, events, timezone.now()),
+        "left": time_left(found),
+        "delay": delays_of([found]).get(found.id),
         "events": events[: -_SHOWN_EVENTS - 1 : -1],
         "adapter": getattr(found, "adapter", None),
         "took": found.finished_at - found.started_at if found.finished_at and found.started_at else None,
@@ -149,18 +152,36 @@ def job(request: HttpRequest, job: UUID) -> HttpResponse:
 @member_page
 @require_POST
 def job_stop(request: HttpRequest, job: UUID) -> HttpResponse:
+    return _changed(request, job, job_cancel, "The training is cancelled.")
+
+
+@member_page
+@require_POST
+def job_hold(request: HttpRequest, job: UUID) -> HttpResponse:
+    return _changed(request, job, job_pause, "The training is paused. What it has learned so far is kept.")
+
+
+@member_page
+@require_POST
+def job_go_on(request: HttpRequest, job: UUID) -> HttpResponse:
+    return _changed(request, job, job_resume, "The training goes on when a trainer is free.")
+
+
+def _changed(request: HttpRequest, job: UUID, verb: Callable[..., Job], told: str) -> HttpResponse:
     found = get_object_or_404(_jobs(request), id=job)
     try:
-        job_cancel(job=found)
+        verb(job=found)
     except UserFault as fault:
         messages.error(request, fault.message)
     else:
-        messages.success(request, "The training is cancelled.")
+        messages.success(request, told)
     return redirect("job", job=job)
 
 
 def _jobs(request: HttpRequest):
-    return readable_jobs(request).select_related("base", "training_file", "end_user", "adapter")
+    return readable_jobs(request).select_related(
+        "tenant__plan", "base", "training_file", "end_user", "adapter"
+    )
 
 
 def _default_base() -> BaseModel | None:

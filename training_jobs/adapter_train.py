@@ -1,6 +1,7 @@
 """Examples in, an adapter's folder out: what a job and the command line have in common."""
 
 import resource
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,31 @@ from adapters_store.errors import AdapterError
 from adapters_store.manifest import BaseRef
 from training_jobs.attach.adapter import adapter_attach, adapter_detach, adapter_save
 from training_jobs.base_models import LoadedBase
-from training_jobs.errors import OurFault, UserFault
+from training_jobs.comparison import compare
+from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
-from training_jobs.messages import Hyperparameters, Recipe
+from training_jobs.memory import out_of_memory
+from training_jobs.memory_prompt import prompted_nlls
+from training_jobs.messages import Comparison, Hyperparameters, MemoryComparison, Probe, Recipe
+from training_jobs.probe import probe_make
 from training_jobs.sft import Pace, SupervisedRun, Trained, Watcher
 
 #: The adapter's folder within the one that a training is given.
 ADAPTER = "adapter"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a training. Comparisons are None when nothing was held out to compare on.
+
+    `against_memory` is None, too, when no training conversation is short enough to be quoted in a prompt, or the
+    prompt takes more memory than there is.
+    """
+
+    trained: Trained
+    against_base: Comparison | None
+    against_memory: MemoryComparison | None
+    probe: Probe | None
 
 
 def adapter_train(
@@ -29,8 +48,11 @@ def adapter_train(
     watcher: Watcher,
     pace: Pace,
     checkpoint: Path | None = None,
-) -> Trained:
+    with_probe: bool = False,
+) -> Outcome:
     """Train a fresh adapter on `base`, which is left as it was, and write it to ADAPTER in `folder`.
+
+    `with_probe`: an engine is going to be asked what the adapter says, so the outcome has the trainer's own answers.
 
     Raises UserFault (nothing_to_train, recipe_unfit, training_diverged, out_of_memory), OurFault for an adapter that
     is not sound, and Stopped when the watcher asks for it.
@@ -45,7 +67,7 @@ def adapter_train(
     except ValueError as error:
         raise UserFault("recipe_unfit", str(error)) from None
     try:
-        trained = SupervisedRun(
+        run = SupervisedRun(
             model=model,
             examples=examples,
             hyperparameters=hyperparameters,
@@ -53,7 +75,8 @@ def adapter_train(
             watcher=watcher,
             folder=folder,
             pace=pace,
-        ).train(checkpoint)
+        )
+        trained = run.train(checkpoint)
         adapter_save(
             model,
             folder / ADAPTER,
@@ -61,11 +84,59 @@ def adapter_train(
             base=BaseRef(digest=base.ref.digest, name=base.ref.name),
             training=_facts(base, examples, trained, recipe=recipe, hyperparameters=hyperparameters),
         )
+        probe = probe_make(model, examples, max_tokens=base.max_tokens, pad=run.pad) if with_probe else None
     except AdapterError as error:
         raise OurFault(error.code, f"The trained adapter is not sound: {error.message}") from None
     finally:
         adapter_detach(model)
-    return trained
+    return Outcome(
+        trained,
+        against_base=_against_base(examples, trained, seed=hyperparameters.seed),
+        against_memory=_against_memory(base, examples, trained, watcher, seed=hyperparameters.seed),
+        probe=probe,
+    )
+
+
+def _against_base(examples: Examples, trained: Trained, *, seed: int) -> Comparison | None:
+    if not trained.nlls_after:
+        return None
+    count = len(trained.nlls_after)
+    return compare(
+        trained.nlls_after,
+        trained.nlls_before,
+        tokens=[examples.held_out[index].target_length for index in range(count)],
+        conversations=examples.held_out.conversations[:count],
+        seed=seed,
+    )
+
+
+def _against_memory(
+    base: LoadedBase, examples: Examples, trained: Trained, watcher: Watcher, *, seed: int
+) -> MemoryComparison | None:
+    """On the first held-out targets alone: the base model reads the memory, and a CPU reads slowly."""
+
+    def stop_if_asked() -> None:
+        if watcher.should_stop():
+            raise Stopped
+
+    prompted = examples.memory.prompted(base.encoder, max_tokens=base.max_tokens)
+    if not prompted:
+        return None
+    try:
+        nlls = prompted_nlls(base.model, prompted, before_each=stop_if_asked)
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        return None
+    found = compare(
+        [trained.nlls_after[each.number] for each in prompted],
+        nlls,
+        tokens=[len(each.target) for each in prompted],
+        conversations=[examples.held_out.conversations[each.number] for each in prompted],
+        seed=seed,
+    )
+    memory = examples.memory
+    return MemoryComparison(**found.model_dump(), quoted=len(memory.quotes), prompt_tokens=memory.tokens)
 
 
 def _facts(

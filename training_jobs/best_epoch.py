@@ -22,10 +22,11 @@ def trained_parameters(model: PeftModel) -> dict[str, torch.nn.Parameter]:
 
 @dataclass
 class BestEpoch:
-    """`losses`: held-out loss after each epoch, nats per target token. `weights`: the trained parameters, by name, as
-    they were after the best one; none before the first epoch."""
+    """`losses`: held-out loss after each epoch, nats per target token. Of the best one, none before the first:
+    `nlls`, nats of each held-out example, and `weights`, the trained parameters by name."""
 
     losses: list[float] = field(default_factory=list)
+    nlls: list[float] = field(default_factory=list)
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
 
     @property
@@ -37,10 +38,11 @@ class BestEpoch:
         """The last `patience` epochs were no better than one before them."""
         return bool(self.losses) and len(self.losses) - self.epoch >= patience
 
-    def judge(self, loss: float, model: PeftModel) -> None:
-        """The next epoch ended with `loss`; the weights of `model` are copied if it is the best so far."""
+    def judge(self, loss: float, nlls: list[float], model: PeftModel) -> None:
+        """The next epoch ended with `loss`; its `nlls` and `model`'s weights are kept if it is the best so far."""
         self.losses.append(loss)
         if self.epoch == len(self.losses):
+            self.nlls = nlls
             self.weights = {
                 name: parameter.detach().clone() for name, parameter in trained_parameters(model).items()
             }

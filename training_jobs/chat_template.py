@@ -75,6 +75,13 @@ class ChatEncoder:
             raise TooLong(prompt_alone=False)
         return prompt, target
 
+    def count(self, text: str, *, at_most: int) -> int | None:
+        """Tokens of plain text; None if they are more than `at_most`, as its length alone may prove."""
+        if len(text) > at_most * self._longest:
+            return None
+        tokens = len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        return tokens if tokens <= at_most else None
+
     def _render(self, messages: Sequence[dict[str, str]], *, opened: bool) -> str:
         try:
             text: str = self._tokenizer.apply_chat_template(

@@ -13,13 +13,14 @@ from torch.optim import Optimizer
 from training_jobs.best_epoch import BestEpoch, trained_parameters
 from training_jobs.errors import OurFault
 
-_VERSION = 2
+_VERSION = 3
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
 class Progress:
-    """What has happened so far. `losses` is one a step, in nats per target token.
+    """What has happened so far. `losses` is one a step, in nats per target token; `held_out_before` the nats of each
+    held-out example before the first step.
 
     `parts`: a batch is computed in so many, one after the other, for memory's sake.
     """
@@ -29,7 +30,7 @@ class Progress:
     trained_tokens: int = 0
     seconds: float = 0.0
     parts: int = 1
-    held_out_before: float | None = None
+    held_out_before: list[float] = field(default_factory=list)
     best: BestEpoch = field(default_factory=BestEpoch)
 
 
@@ -46,7 +47,7 @@ def checkpoint_save(path: Path, *, model: PeftModel, optimizer: Optimizer, progr
         state = optimizer.state[parameter]
         tensors |= {f"{moment}.{name}": state[moment] for moment in _MOMENTS if state}
     tensors |= {f"best.{name}": weight for name, weight in progress.best.weights.items()}
-    facts = {"version": _VERSION, **vars(progress), "best": progress.best.losses}
+    facts = {"version": _VERSION, **vars(progress), "best": [progress.best.losses, progress.best.nlls]}
     header = {"attune": json.dumps(facts)}
     partial = path.with_suffix(".partial")
     save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial, metadata=header)
@@ -64,7 +65,7 @@ def checkpoint_load(path: Path, *, model: PeftModel, optimizer: Optimizer) -> Pr
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         if facts.pop("version") != _VERSION:
             raise ValueError("another version")
-        progress = Progress(**facts | {"best": BestEpoch(losses=facts["best"])})
+        progress = Progress(**facts | {"best": BestEpoch(*facts["best"])})
         for name, parameter in trained_parameters(model).items():
             parameter.data.copy_(_like(parameter, tensors[f"parameter.{name}"]))
             if progress.step:

@@ -18,13 +18,23 @@ from tqdm import tqdm
 import training_jobs.offline  # noqa: F401 (before anything imports transformers)
 from adapters_store.manifest import MANIFEST_FILE, manifest_load
 from adapters_store.preft.config import TARGET_MODULES
-from training_jobs.adapter_train import ADAPTER, adapter_train
+from training_jobs.adapter_train import ADAPTER, Outcome, adapter_train
 from training_jobs.base_models import base_digest_of, base_load
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.data import examples_read
 from training_jobs.errors import JobFault
 from training_jobs.free_memory import gigabytes
-from training_jobs.messages import DEFAULTS, Base, Conversation, Hyperparameters, Recipe, auto_epochs
+from training_jobs.messages import (
+    DEFAULTS,
+    FEWEST_CONVERSATIONS,
+    FEWEST_TOKENS,
+    Base,
+    Comparison,
+    Conversation,
+    Hyperparameters,
+    Recipe,
+    auto_epochs,
+)
 from training_jobs.sft import Pace
 
 #: Nobody resumes a command: no checkpoint is written.
@@ -110,7 +120,7 @@ def train(arguments: argparse.Namespace) -> None:
     out: Path = arguments.out
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".attune-train-", dir=out.parent) as scratch:
-        trained = adapter_train(
+        outcome = adapter_train(
             base,
             examples,
             Path(scratch),
@@ -120,10 +130,43 @@ def train(arguments: argparse.Namespace) -> None:
             pace=_NEVER,
         )
         (Path(scratch) / ADAPTER).rename(out)
-    if trained.held_out_before is not None and trained.held_out_after is not None:
-        print(f"Held-out loss {trained.held_out_before:.3f} before, {trained.held_out_after:.3f} after.")
+    for line in compared(outcome):
+        print(line)
     name = manifest_load((out / MANIFEST_FILE).read_bytes()).name
-    print(f"{out} holds {name}.\nNo engine has tried it yet: docs/inference.md says how to serve it.")
+    print(
+        f"{out} holds {name}.\nSkipped, because there is no engine here: whether the adapter changes what an engine "
+        "says, and whether an engine says what was computed here. docs/inference.md says how to serve it."
+    )
+
+
+def compared(outcome: Outcome) -> Iterator[str]:
+    """How the adapter does on what was held out, a sentence each."""
+    base, memory = outcome.against_base, outcome.against_memory
+    if base is None:
+        yield "Nothing was held out, so nothing says whether the adapter is better than the base model."
+        return
+    yield (
+        f"Held-out loss {base.loss:.3f} before, {base.adapter_loss:.3f} after: a change of {_interval(base)}, on "
+        f"{base.tokens} tokens of {base.conversations} conversations."
+    )
+    if not base.enough:
+        yield (
+            f"That is too little to judge by: it takes {FEWEST_TOKENS} tokens of {FEWEST_CONVERSATIONS} conversations."
+        )
+    if base.worse:
+        yield "The adapter is worse than the base model on what it was not trained on."
+    if memory is not None:
+        yield (
+            f"With {memory.quoted} training conversations in the system prompt instead ({memory.prompt_tokens} tokens) "
+            f"the base model's loss is {memory.loss:.3f}, the adapter's there {memory.adapter_loss:.3f}: a difference "
+            f"of {_interval(memory)}."
+        )
+        if memory.worse:
+            yield "Such a prompt does better than the adapter."
+
+
+def _interval(comparison: Comparison) -> str:
+    return f"{comparison.low:+.3f} to {comparison.high:+.3f} (95 %)"
 
 
 def decide(arguments: argparse.Namespace, *, examples: int) -> tuple[Recipe, Hyperparameters]:

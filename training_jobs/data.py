@@ -41,12 +41,13 @@ def examples_read(
                 "conversations_invalid",
                 f"Line {number} of the prepared file is not a conversation ({kind}). This is our fault: report it.",
             ) from None
-        _add(examples, conversation, encoder, max_tokens=max_tokens, should_stop=should_stop)
+        _add(examples, number, conversation, encoder, max_tokens=max_tokens, should_stop=should_stop)
     return examples
 
 
 def _add(
     examples: Examples,
+    number: int,
     conversation: Conversation,
     encoder: ChatEncoder,
     *,
@@ -57,7 +58,10 @@ def _add(
     trained = [index for index, turn in enumerate(turns) if turn.role == "assistant" and turn.weight]
     if not trained:
         examples.leave_out(conversation.id, "no_trained_turn")
-    split = examples.train if conversation.split == "train" else examples.held_out
+    held_out = conversation.split == "validation"
+    split = examples.held_out if held_out else examples.train
+    if trained and not held_out:
+        examples.memory.quote(turns, encoder, max_tokens=max_tokens)
     for count, index in enumerate(trained):
         if should_stop():
             raise Stopped
@@ -65,7 +69,10 @@ def _add(
             examples.leave_out(conversation.id, "no_prompt")
             continue
         try:
-            split.add(*encoder.prompt_and_target(turns[: index + 1], max_tokens=max_tokens))
+            both = encoder.prompt_and_target(turns[: index + 1], max_tokens=max_tokens)
+            split.add(*both, conversation=number)
+            if held_out:
+                examples.memory.judge_by(turns[: index + 1])
         except TemplateRefused:
             examples.leave_out(conversation.id, "refused")
         except TooLong as error:

@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from training_jobs.memory_prompt import MemoryPrompt
+
 Reason = Literal["no_trained_turn", "no_prompt", "too_long", "refused"]
 
 #: What to say of rows that cannot be trained on.
@@ -38,8 +40,11 @@ class ExampleList:
         self._tokens = array("i")
         self._ends = array("q", [0])
         self._prompt_lengths = array("i")
+        self._conversations = array("q")
 
-    def add(self, prompt: Sequence[int], target: Sequence[int]) -> None:
+    def add(self, prompt: Sequence[int], target: Sequence[int], *, conversation: int) -> None:
+        """`conversation`: the number of the row that it is from, so that those of one row are known to be of one."""
+        self._conversations.append(conversation)
         self._tokens.extend(prompt)
         self._tokens.extend(target)
         self._ends.append(len(self._tokens))
@@ -61,6 +66,11 @@ class ExampleList:
         return len(self._tokens)
 
     @property
+    def conversations(self) -> Sequence[int]:
+        """Of each example."""
+        return self._conversations
+
+    @property
     def target_tokens(self) -> int:
         return len(self._tokens) - sum(self._prompt_lengths)
 
@@ -76,11 +86,15 @@ class LeftOut:
 
 @dataclass
 class Examples:
-    """What a file gives to train and to judge by, and what was left out, with why."""
+    """What a file gives to train and to judge by, and what was left out, with why.
+
+    `memory`: what a prompt could say of the same rows instead of training on them.
+    """
 
     train: ExampleList = field(default_factory=ExampleList)
     held_out: ExampleList = field(default_factory=ExampleList)
     left_out: dict[Reason, LeftOut] = field(default_factory=dict)
+    memory: MemoryPrompt = field(default_factory=MemoryPrompt)
 
     @property
     def tokens(self) -> int:

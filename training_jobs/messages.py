@@ -6,9 +6,17 @@ are nats per token.
 """
 
 import math
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from adapters_store.manifest import Sha256
 from adapters_store.names import Method, Position
@@ -199,6 +207,43 @@ class UploadSlot(Message):
     already_there: bool
 
 
+#: Fewer held-out tokens or conversations say too little: with four, all of them are worse once in sixteen times by
+#: chance alone.
+FEWEST_TOKENS, FEWEST_CONVERSATIONS = 100, 5
+
+
+class Comparison(Message):
+    """Losses (nats per token) on the same held-out targets: the trained adapter's, and what it is compared with.
+
+    `low` to `high` is the 95 % interval of `adapter_loss` minus `loss`, found by drawing whole conversations again and
+    again (training_jobs.comparison): below 0 the adapter is better, above 0 it is worse.
+    """
+
+    conversations: Annotated[int, Field(ge=1)]
+    tokens: Annotated[int, Field(ge=1)]
+    loss: FiniteFloat
+    adapter_loss: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+
+    @property
+    def enough(self) -> bool:
+        """Whether it was measured on enough to judge by."""
+        return self.tokens >= FEWEST_TOKENS and self.conversations >= FEWEST_CONVERSATIONS
+
+    @property
+    def worse(self) -> bool:
+        """Whether the adapter is worse, beyond the interval."""
+        return self.enough and self.low > 0
+
+
+class MemoryComparison(Comparison):
+    """With the base model under a system prompt of `prompt_tokens` that quotes `quoted` conversations of the data."""
+
+    quoted: Annotated[int, Field(ge=1)]
+    prompt_tokens: Annotated[int, Field(ge=1)]
+
+
 class Report(Message):
     """What training found; how it went about it is in the manifest. Held-out losses are null when nothing was.
 
@@ -216,13 +261,71 @@ class Report(Message):
     held_out_loss_after: FiniteFloat | None = None
     best_step: Annotated[int, Field(ge=1)] | None = None
     stopped_at_step: Annotated[int, Field(ge=1)] | None = None
+    against_base: Comparison | None = None
+    against_memory: MemoryComparison | None = None
+
+
+#: The prompts that trainer and engine are compared on, and the tokens that both say after each.
+PROBE_PROMPTS, PROBE_TOKENS = 3, 32
+
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Continuation(Message):
+    """What a model says greedily after a prompt, as the trainer computes it.
+
+    Of each of `tokens`: its log-probability (nats), and that of the likeliest other token there.
+    """
+
+    tokens: Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=PROBE_TOKENS)]
+    logprobs: tuple[FiniteFloat, ...]
+    runners_up: tuple[FiniteFloat, ...]
+
+    @model_validator(mode="after")
+    def _of_each_token(self) -> Self:
+        if not len(self.tokens) == len(self.logprobs) == len(self.runners_up):
+            raise ValueError("every token has one log-probability and one runner-up")
+        return self
+
+
+class Question(Message):
+    """A prompt, and what the base model says after it without the adapter and with it."""
+
+    prompt: Annotated[tuple[TokenId, ...], Field(min_length=1)]
+    base: Continuation
+    adapted: Continuation
+
+
+class Probe(Message):
+    """What the gate asks the engine, with the trainer's own answers; each has the same number of tokens.
+
+    It holds somebody's words: it is an object in storage that is gone with the job's end, and part of no message.
+    """
+
+    questions: Annotated[tuple[Question, ...], Field(min_length=1, max_length=PROBE_PROMPTS)]
+
+    @model_validator(mode="after")
+    def _as_long(self) -> Self:
+        answers = [answer for question in self.questions for answer in (question.base, question.adapted)]
+        if len({len(answer.tokens) for answer in answers}) != 1:
+            raise ValueError("all answers have the same number of tokens")
+        return self
+
+    @property
+    def tokens(self) -> int:
+        """In each answer."""
+        return len(self.questions[0].base.tokens)
 
 
 class Complete(Message):
-    """The adapter's files are uploaded, `manifest` (manifest.json, which names the others) among them. Idempotent."""
+    """The adapter's files are uploaded, `manifest` (manifest.json, which names the others) among them. Idempotent.
+
+    `probe`: a Probe as JSON, uploaded beside them.
+    """
 
     epoch: int
     manifest: Object
+    probe: Object
     report: Report
 
 

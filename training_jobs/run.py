@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE
-from training_jobs.adapter_train import ADAPTER, adapter_train
+from training_jobs.adapter_train import ADAPTER, Outcome, adapter_train
 from training_jobs.base_models import LoadedBase, WarmBase
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.client import JobCalls, WebApp
@@ -16,8 +16,8 @@ from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopp
 from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
 from training_jobs.memory import out_of_memory
-from training_jobs.messages import Claim, Complete, Fail, JobSpec, Release, Report
-from training_jobs.sft import Pace, Trained
+from training_jobs.messages import Claim, Complete, Fail, JobSpec, Probe, Release, Report
+from training_jobs.sft import Pace
 from training_jobs.transfer import Storage
 
 log = logging.getLogger(__name__)
@@ -127,8 +127,9 @@ class _Job:
         base = self.runner.bases.get(self.spec.base)
         examples = self._examples(base, lines)
         self._check()
-        report = self._train(base, examples, checkpoint)
-        self._publish(report)
+        outcome = self._train(base, examples, checkpoint)
+        assert outcome.probe is not None
+        self._publish(_report(outcome), outcome.probe)
 
     def _check(self) -> None:
         """Leave if we should, between two parts of the work."""
@@ -153,8 +154,8 @@ class _Job:
         )
         return examples
 
-    def _train(self, base: LoadedBase, examples: Examples, checkpoint: Path | None) -> Report:
-        trained = adapter_train(
+    def _train(self, base: LoadedBase, examples: Examples, checkpoint: Path | None) -> Outcome:
+        return adapter_train(
             base,
             examples,
             self.scratch,
@@ -163,21 +164,25 @@ class _Job:
             watcher=self.lease,
             pace=self.runner.pace,
             checkpoint=checkpoint,
+            with_probe=True,
         )
-        return _report(trained)
 
-    def _publish(self, report: Report) -> None:
+    def _publish(self, report: Report, probe: Probe) -> None:
         """Upload the adapter's files and complete the job. Its checkpoints have no purpose any more."""
         self.lease.finish_uploads(drop=True)
         folder = self.scratch / ADAPTER
         for name in (TENSORS_FILE, CONFIG_FILE):
             self.storage.upload(folder / name, self.calls)
         manifest = self.storage.upload(folder / MANIFEST_FILE, self.calls)
+        questions = self.scratch / "probe.json"
+        questions.write_text(probe.model_dump_json())
+        asked = self.storage.upload(questions, self.calls)
         self._last_words()
-        self.calls.complete(Complete(epoch=self.spec.epoch, manifest=manifest, report=report))
+        self.calls.complete(Complete(epoch=self.spec.epoch, manifest=manifest, probe=asked, report=report))
 
 
-def _report(trained: Trained) -> Report:
+def _report(outcome: Outcome) -> Report:
+    trained = outcome.trained
     steps = trained.best_step or len(trained.losses)
     return Report(
         train_seconds=trained.seconds,
@@ -189,6 +194,8 @@ def _report(trained: Trained) -> Report:
         held_out_loss_after=trained.held_out_after,
         best_step=trained.best_step,
         stopped_at_step=trained.stopped_at,
+        against_base=outcome.against_base,
+        against_memory=outcome.against_memory,
     )
 
 

@@ -45,26 +45,31 @@ def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor
 
 
 @torch.no_grad()
-def mean_nll(
+def example_nlls(
     model: PeftModel,
     examples: Sequence[Example],
     *,
     batch_size: int,
     pad: int,
     before_batch: Callable[[], None] = lambda: None,
-) -> float:
-    """Nats per target token over `examples`, in evaluation mode; the mode is restored.
+) -> list[float]:
+    """Summed negative log-likelihood (nats) of each example's target, in evaluation mode; the mode is restored.
 
     `before_batch` is called before each batch and may raise to end it.
     """
     training = model.training
     model.eval()
     device = next(model.parameters()).device
-    by_length = sorted(examples, key=lambda example: len(example.tokens))
-    total = 0.0
+    by_length = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
+    nlls = [0.0] * len(examples)
     for start in range(0, len(by_length), batch_size):
         before_batch()
-        batch = collate(by_length[start : start + batch_size], pad=pad)
-        total += target_nll(model, {name: tensor.to(device) for name, tensor in batch.items()}).item()
+        chosen = by_length[start : start + batch_size]
+        batch = collate([examples[index] for index in chosen], pad=pad)
+        logits, targets = target_logits(model, {name: tensor.to(device) for name, tensor in batch.items()})
+        of_tokens = F.cross_entropy(logits.float(), targets, reduction="none")
+        rows = of_tokens.split([examples[index].target_length for index in chosen])
+        for index, row in zip(chosen, rows, strict=True):
+            nlls[index] = row.sum().item()
     model.train(training)
-    return total / sum(example.target_length for example in examples)
+    return nlls

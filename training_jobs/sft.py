@@ -26,7 +26,7 @@ from training_jobs.footprint import footprint, parts_that_fit
 from training_jobs.free_memory import memory_now
 from training_jobs.memory import until_it_fits
 from training_jobs.messages import Hyperparameters
-from training_jobs.score import mean_nll, target_nll
+from training_jobs.score import example_nlls, target_nll
 from training_jobs.threads import ThreadChooser
 
 #: Held-out examples that are scored; more would say the same and take longer.
@@ -67,7 +67,8 @@ class Pace:
 class Trained:
     """`losses`: one a step, nats per target token. Held-out losses are None when nothing was held out.
 
-    The weights are those after `best_step`, and `held_out_after` is their loss. `stopped_at`: the last step, if
+    The weights are those after `best_step`, and `held_out_after` is their loss; `nlls_before` and `nlls_after` have the
+    nats of each held-out example that was scored, the first HELD_OUT_MAX of them. `stopped_at`: the last step, if
     training ended before it had done them all.
     """
 
@@ -77,6 +78,8 @@ class Trained:
     held_out_tokens: int
     held_out_before: float | None
     held_out_after: float | None
+    nlls_before: list[float]
+    nlls_after: list[float]
     best_step: int | None
     stopped_at: int | None
 
@@ -102,6 +105,7 @@ class SupervisedRun:
         tokenizer, hyperparameters = self.tokenizer, self.hyperparameters
         self.train_examples = self.examples.train
         self.held_out = list(islice(self.examples.held_out, HELD_OUT_MAX))
+        self.held_out_tokens = sum(example.target_length for example in self.held_out)
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         self.batches = BatchOrder(
             len(self.train_examples),
@@ -132,7 +136,7 @@ class SupervisedRun:
             self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
         self.progress.parts = max(self.progress.parts, self.planned_parts)
         if checkpoint is None and self.held_out:
-            self.progress.held_out_before = self.score()
+            _, self.progress.held_out_before = self.score()
         self.saved_at = time.monotonic()
         self.started = self.saved_at - self.progress.seconds
         self.stop_if_asked()
@@ -170,8 +174,8 @@ class SupervisedRun:
         progress = self.progress
         if not self.held_out or progress.step // self.batches.steps_per_epoch == len(progress.best.losses):
             return
-        loss = self.score()
-        progress.best.judge(loss, self.model)
+        loss, nlls = self.score()
+        progress.best.judge(loss, nlls, self.model)
         self.watcher.held_out(progress.step, loss)
 
     def keep_best(self, seconds: float) -> Trained:
@@ -186,18 +190,20 @@ class SupervisedRun:
             losses=progress.losses,
             trained_tokens=progress.trained_tokens,
             seconds=seconds,
-            held_out_tokens=sum(example.target_length for example in self.held_out),
-            held_out_before=progress.held_out_before,
+            held_out_tokens=self.held_out_tokens,
+            held_out_before=sum(progress.held_out_before) / self.held_out_tokens if self.held_out else None,
             held_out_after=min(best.losses, default=None),
+            nlls_before=progress.held_out_before,
+            nlls_after=best.nlls,
             best_step=best_step,
             stopped_at=progress.step if progress.step < len(self.batches) else None,
         )
 
-    def score(self) -> float:
-        """Nats per target token of the held-out examples."""
+    def score(self) -> tuple[float, list[float]]:
+        """Of the held-out examples: nats per target token, and the nats of each."""
 
-        def of_all() -> float:
-            return mean_nll(
+        def of_all() -> list[float]:
+            return example_nlls(
                 self.model,
                 self.held_out,
                 batch_size=max(1, self.scored_at_once // self.progress.parts),
@@ -205,9 +211,10 @@ class SupervisedRun:
                 before_batch=self.stop_if_asked,
             )
 
-        loss = until_it_fits(of_all, less=self.halve)
+        nlls = until_it_fits(of_all, less=self.halve)
+        loss = sum(nlls) / self.held_out_tokens
         if math.isfinite(loss):
-            return loss
+            return loss, nlls
         if self.progress.step:
             raise self.diverged("validation")
         raise OurFault(

@@ -19,7 +19,8 @@ class Engine:
     key: str = field(repr=False)
 
     def complete(self, body: dict[str, Any], *, seconds: float) -> httpx.Response:
-        return self._ask("POST", "/v1/chat/completions", seconds=seconds, json=body)
+        """Prompts as text or token ids; no chat template."""
+        return self._ask("POST", "/v1/completions", seconds=seconds, json=body)
 
     def forget(self, adapter: str, *, seconds: float) -> httpx.Response:
         """`adapter`: "<tenant>/<serving name>"; out of its disk, its memory and its slots."""

@@ -47,8 +47,10 @@ def rows(count: int) -> bytes:
     return b"\n".join(lines[:count]) + b"\n"
 
 
-def train(client: openai.OpenAI, *, user: str, count: int = 12, epochs: int = 2, seed: int = 1) -> Any:
-    """A job for an end user, started."""
+def train(
+    client: openai.OpenAI, *, user: str, count: int = 12, epochs: int = 2, seed: int = 1, **more: Any
+) -> Any:
+    """A job for an end user, started. `more`: Attune's own fields."""
     file = client.files.create(file=("maren.jsonl", rows(count)), purpose="fine-tune")
     return client.fine_tuning.jobs.create(
         model=BASE,
@@ -56,6 +58,7 @@ def train(client: openai.OpenAI, *, user: str, count: int = 12, epochs: int = 2,
         metadata={"user": user},
         seed=seed,
         method={"type": "supervised", "supervised": {"hyperparameters": {"n_epochs": epochs}}},
+        extra_body=more,
     )
 
 

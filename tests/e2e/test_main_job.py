@@ -4,6 +4,7 @@ import os
 import signal
 import time
 import uuid
+from typing import Any
 
 import httpx
 import openai
@@ -26,9 +27,10 @@ def own_models(client: openai.OpenAI, job: str) -> list[str]:
 
 
 def test_upload_train_chat_cancel_delete(client: openai.OpenAI) -> None:
-    job = train(client, user="maren", count=16, epochs=4)
+    job = train(client, user="maren", count=24, epochs=4, held_out=0.3)
     wait_for(client, job.id, state="succeeded")
     job = client.fine_tuning.jobs.retrieve(job.id)
+    all_figures_are_there(job.to_dict()["report"])
     assert job.fine_tuned_model
     assert job.trained_tokens
     events = list(client.fine_tuning.jobs.list_events(job.id))
@@ -59,6 +61,25 @@ def test_upload_train_chat_cancel_delete(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError):
         say(client, QUESTION, model=job.fine_tuned_model)
     assert client.files.delete(job.training_file).deleted
+
+
+def all_figures_are_there(report: dict[str, Any]) -> None:
+    """Of the gate: engine and trainer agree in float32, and what was held out was compared with base and memory."""
+    engine = report["gate"]["engine"]
+    assert engine["prompts"] == 3
+    assert engine["tokens"] > 3
+    assert engine["effect"] > 0.1
+    assert max(engine["difference"], engine["base_difference"]) < 1e-3
+    base, memory = report["against_base"], report["against_memory"]
+    assert (base["loss"], base["adapter_loss"]) == (
+        report["held_out_loss_before"],
+        report["held_out_loss_after"],
+    )
+    for comparison in (base, memory):
+        assert comparison["low"] <= comparison["adapter_loss"] - comparison["loss"] <= comparison["high"]
+    assert base["high"] < 0, "four passes over these rows make it better"
+    assert memory["quoted"] > 5
+    assert report["gate"]["activated"]
 
 
 def test_a_killed_trainers_job_finishes_once(client: openai.OpenAI, stack: Stack) -> None:

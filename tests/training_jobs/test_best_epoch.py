@@ -11,7 +11,7 @@ from training_jobs.attach.adapter import adapter_attach, tensors_set
 from training_jobs.best_epoch import BestEpoch, patience_of, trained_parameters
 from training_jobs.errors import Stopped
 from training_jobs.messages import Hyperparameters
-from training_jobs.score import mean_nll
+from training_jobs.score import example_nlls
 
 #: Five steps an epoch, and held-out rows that answer otherwise: better at first, worse the longer it trains.
 UNLIKE = {
@@ -43,14 +43,16 @@ def test_the_weights_are_the_best_epochs_and_training_ends_early(recipe, whole):
     assert trained.held_out_after == min(losses)
     attached = adapter_attach(tiny_model(), recipe, seed=1)
     tensors_set(attached, tensors)
-    rescored = mean_nll(attached, list(UNLIKE["examples"].held_out), batch_size=4, pad=2)
-    assert rescored == pytest.approx(trained.held_out_after, abs=0)
+    held_out = UNLIKE["examples"].held_out
+    rescored = example_nlls(attached, list(held_out), batch_size=4, pad=2)
+    assert rescored == trained.nlls_after
+    assert sum(rescored) / held_out.target_tokens == trained.held_out_after
 
 
 def test_every_epoch_is_scored_once(tmp_path, monkeypatch):
     scored = []
     monkeypatch.setattr(
-        sft, "mean_nll", lambda *args, **options: scored.append(1) or mean_nll(*args, **options)
+        sft, "example_nlls", lambda *args, **options: scored.append(1) or example_nlls(*args, **options)
     )
     watcher = Recorder()
     trained, _ = train(tmp_path, PREFILL[1], watcher)
@@ -105,6 +107,7 @@ def test_resumed_at_any_point_it_keeps_the_same_weights(whole, tmp_path):
             expected.stopped_at,
             expected.held_out_after,
         )
+        assert (trained.nlls_before, trained.nlls_after) == (expected.nlls_before, expected.nlls_after)
         assert stopped.held_out_losses + resumed.held_out_losses == watcher.held_out_losses
         assert resumed.keeps == watcher.keeps
         for key, tensor in tensors.items():
@@ -120,8 +123,9 @@ def test_patience_and_ties():
     ):
         with torch.no_grad():
             next(iter(trained_parameters(model).values())).fill_(mark)
-        best.judge(loss, model)
+        best.judge(loss, [loss], model)
         assert (best.epoch, best.hopeless(patience=2)) == (epoch, hopeless)
     assert [patience_of(steps) for steps in (1, 3, 5, 100)] == [10, 4, 2, 2], "ten steps, two epochs"
     best.restore(model)
+    assert best.nlls == [2.0]
     assert (next(iter(trained_parameters(model).values())) == 2).all(), "the weights of the third epoch"

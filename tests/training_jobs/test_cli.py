@@ -43,6 +43,10 @@ def test_a_file_becomes_an_adapter_that_loads(tmp_path, base, capsys):
     assert any(tensor.any() for name, tensor in tensors.items() if "lora_B" in name)
     said = capsys.readouterr()
     assert "Held-out loss" in said.out
+    assert "tokens of 2 conversations" in said.out
+    assert "That is too little to judge by" in said.out
+    assert "in the system prompt instead" in said.out
+    assert "Skipped, because there is no engine here" in said.out
     assert manifest.name in said.out
     assert "loss=" in said.err, "a bar shows how far it is"
     assert [path.name for path in out.parent.iterdir()] == ["mine"], "no scratch is left"
@@ -72,6 +76,13 @@ def test_bad_rows_are_named_and_the_others_trained_on(tmp_path, base, capsys):
     for line in (2, 3, 4, 5, 6):
         assert f"line {line} is left out: " in said
     assert adapter_read(out)[0].training["examples"] == 2
+
+
+def test_nothing_held_out_says_so(tmp_path, base, capsys):
+    run(tmp_path, base, [row(0), row(2)], "--held-out", "0")
+    said = capsys.readouterr().out
+    assert "Nothing was held out" in said
+    assert "loss" not in said
 
 
 def test_nothing_to_train_leaves_nothing(tmp_path, base, capsys):

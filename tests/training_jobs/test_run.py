@@ -104,6 +104,22 @@ def test_a_job_completes(web, run, bases, tmp_path_factory):
     assert "secret" not in told
 
 
+def test_what_the_gate_needs_is_uploaded(web, run):
+    assert run() == "completed"
+    (complete,) = web.of(m.Complete)
+    probe = m.Probe.model_validate_json(web.objects[complete.probe.sha256])
+    assert len(probe.questions) == 2, "one for each held-out prompt"
+    assert probe.questions[0].adapted != probe.questions[0].base
+    base, memory = complete.report.against_base, complete.report.against_memory
+    assert (base.loss, base.adapter_loss) == (
+        complete.report.held_out_loss_before,
+        complete.report.held_out_loss_after,
+    )
+    assert (base.conversations, base.tokens) == (2, complete.report.held_out_tokens)
+    assert base.high < 0
+    assert (memory.quoted, memory.adapter_loss) == (4, base.adapter_loss)
+
+
 def test_a_job_that_only_gets_worse_ends_early_and_says_which_step_it_keeps(web, run, bases):
     lines = [json.loads(line) for line in rows()]
     for line in lines:

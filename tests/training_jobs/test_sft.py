@@ -15,7 +15,7 @@ from training_jobs.attach.prompt_mask import IGNORED
 from training_jobs.batches import BatchOrder, collate
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
-from training_jobs.score import mean_nll, target_nll
+from training_jobs.score import example_nlls, target_nll
 
 
 @pytest.mark.parametrize("recipe", [*PREFILL, RECIPES[1]], ids=name)
@@ -115,8 +115,8 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path):
 
 
 def test_a_held_out_loss_that_is_no_number_ends_the_training(tmp_path, monkeypatch):
-    losses = iter([1.0, float("nan")])
-    monkeypatch.setattr("training_jobs.sft.mean_nll", lambda *args, **options: next(losses))
+    losses = iter([[1.0], [float("nan")]])
+    monkeypatch.setattr("training_jobs.sft.example_nlls", lambda *args, **options: next(losses))
     watcher = Recorder()
     with pytest.raises(UserFault, match="step 3: the validation loss") as fault:
         train(tmp_path, PREFILL[1], watcher)
@@ -125,7 +125,7 @@ def test_a_held_out_loss_that_is_no_number_ends_the_training(tmp_path, monkeypat
 
 
 def test_a_base_without_a_loss_is_not_the_users_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr("training_jobs.sft.mean_nll", lambda *args, **options: float("inf"))
+    monkeypatch.setattr("training_jobs.sft.example_nlls", lambda *args, **options: [1.0, float("inf")])
     with pytest.raises(OurFault) as fault:
         train(tmp_path, PREFILL[1])
     assert fault.value.code == "base_unfit"
@@ -147,15 +147,15 @@ def test_the_base_serves_the_next_job_as_if_new(tmp_path):
 def test_the_loss_is_the_models_own_over_targets_alone(recipe):
     model = disturbed(tiny_model(), recipe)
     rows = list(examples().train)[:3]
-    own, tokens = 0.0, 0
+    own = []
     for row in rows:
         ids = torch.tensor(row.tokens[np.newaxis], dtype=torch.int64)
         labels = ids.clone()
         labels[:, : row.prompt_length] = IGNORED
-        own += model(input_ids=ids, labels=labels).loss.item() * row.target_length
-        tokens += row.target_length
-    assert target_nll(model, collate(rows, pad=2)).item() == pytest.approx(own, rel=1e-5)
-    assert mean_nll(model, rows, batch_size=2, pad=2) == pytest.approx(own / tokens, rel=1e-5)
+        own.append(model(input_ids=ids, labels=labels).loss.item() * row.target_length)
+    assert target_nll(model, collate(rows, pad=2)).item() == pytest.approx(sum(own), rel=1e-5)
+    assert len({len(row.tokens) for row in rows}) == 3, "they are scored in another order than theirs"
+    assert example_nlls(model, rows[::-1], batch_size=2, pad=2) == pytest.approx(own[::-1], rel=1e-5)
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def examples(count: int = 10, *, held_out_says: str | None = None) -> Examples:
         for index in indices:
             says = f"aye {index % 3}!" if split is made.train else held_out_says or f"aye {index % 3}!"
             turns = talk(("user", "say " + "ab" * (1 + index % 5)), ("assistant", says))
-            split.add(*encoder.prompt_and_target(turns, max_tokens=500))
+            split.add(*encoder.prompt_and_target(turns, max_tokens=500), conversation=index)
     return made
 
 

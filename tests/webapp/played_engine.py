@@ -5,11 +5,13 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.webapp.played_trainer import LOGPROBS, RUNNER_UP, TOKEN
 from webapp.engine import Engine
 
 
 class PlayedEngine:
-    """`refuse`: (status, code) for adapters; `same`: adapters change nothing; `asked`: models in order.
+    """`refuse`: (status, code) for adapters; `same`: adapters change nothing; `asked`: models in order. `said`: the
+    log-probability of every token that it says, as the base model and with an adapter; the played trainer's are equal.
 
     `served`: the one base model; `broken`: an adapter over which it breaks down. `forgets`: what it answers
     when it is told to forget an adapter, and `deleted` those that it did.
@@ -18,6 +20,7 @@ class PlayedEngine:
     def __init__(self) -> None:
         self.refuse: tuple[int, str] | None = None
         self.same = False
+        self.said = list(LOGPROBS)
         self.served = "tiny"
         self.broken: str | None = None
         self.asked: list[str] = []
@@ -65,10 +68,14 @@ class PlayedEngine:
             refusal = (500, 500)
         if refusal:
             return refusal[0], {"error": {"message": "No.", "type": "x", "param": None, "code": refusal[1]}}
-        logprob = -0.5 if adapted and not self.same else -0.1
-        top = [{"token": "a", "logprob": logprob}, {"token": "b", "logprob": -3.0}]
-        choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "length"}
-        return 200, {"choices": [choice | {"logprobs": {"content": [{"top_logprobs": top}]}}]}
+        logprob = self.said[adapted and not self.same]
+        count = body["max_tokens"]
+        top = {f"token_id:{TOKEN}": logprob, f"token_id:{TOKEN + 1}": RUNNER_UP}
+        choices = [
+            {"index": index, "token_ids": [TOKEN] * count, "logprobs": {"top_logprobs": [top] * count}}
+            for index in range(len(body["prompt"]))
+        ]
+        return 200, {"choices": choices[::-1]}
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -12,8 +12,22 @@ import numpy as np
 from adapters_store.manifest import MANIFEST_FILE, BaseRef, Manifest
 from adapters_store.weights import adapter_write
 from tests.webapp.company import BASE_DIGEST
-from training_jobs.messages import JobSpec
+from training_jobs.messages import JobSpec, Probe
 from webapp.config.settings import settings
+
+#: What its model says after any prompt: one token over and over, with these log-probabilities without an adapter and
+#: with it, and that of the next likely one.
+TOKEN, LOGPROBS, RUNNER_UP = 5, (-0.1, -0.5), -3.0
+
+
+def probe(*, count: int = 4, logprobs: tuple[float, float] = LOGPROBS) -> Probe:
+    """Two questions and the answers of this trainer's model."""
+    base, adapted = (
+        {"tokens": [TOKEN] * count, "logprobs": [logprob] * count, "runners_up": [RUNNER_UP] * count}
+        for logprob in logprobs
+    )
+    questions = [{"prompt": prompt, "base": base, "adapted": adapted} for prompt in ([1, 2], [3, 4, 7])]
+    return Probe.model_validate({"questions": questions})
 
 
 class PlayedTrainer:
@@ -46,8 +60,10 @@ class PlayedTrainer:
             httpx.put(slot["url"], content=data, headers=slot["headers"], trust_env=False).raise_for_status()
         return {"sha256": sha256, "size": len(data)}
 
-    def adapter(self, *, seed: int = 0, **changes: Any) -> dict[str, Any]:
-        """Upload a small DiReFT adapter; the body of Complete for it."""
+    def adapter(
+        self, *, seed: int = 0, logprobs: tuple[float, float] = LOGPROBS, **changes: Any
+    ) -> dict[str, Any]:
+        """Upload a small DiReFT adapter and a probe of these `logprobs`; the body of Complete for them."""
         assert self.spec is not None
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -55,6 +71,7 @@ class PlayedTrainer:
             files = {path.name: self.put(path.read_bytes()) for path in folder.iterdir()}
         return {
             "manifest": files[MANIFEST_FILE],
+            "probe": self.put(probe(logprobs=logprobs).model_dump_json().encode()),
             "report": {
                 "train_seconds": 1.5,
                 "steps": 10,

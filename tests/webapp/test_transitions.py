@@ -90,7 +90,7 @@ def test_from_upload_to_an_active_adapter(
     assert company.maren.active_adapter == adapter
     assert adapter.public_name == f"ft:tiny:maren:{job.id.hex[:8]}"
     assert played_engine.asked[:2] == ["tiny", f"{company.tenant.id.hex}/{adapter.name}"]
-    assert played_engine.bodies[0]["messages"] == [{"role": "user", "content": "Question 0?"}]
+    assert played_engine.bodies[0]["prompt"] == [[1, 2], [3, 4, 7]]
     usage = UsageRow.objects.get()
     assert (usage.kind, usage.input_tokens, usage.end_user) == ("training", 321, company.maren)
     assert store().size(manifest_key(company.tenant.id.hex, adapter.name))
@@ -294,17 +294,6 @@ def test_the_engine_refuses(company: Company, web: httpx.Client, played_engine: 
     job.refresh_from_db()
     assert (job.state, job.error_code) == ("failed", "adapter_rank_too_high")
     assert not Adapter.objects.exists()
-
-
-def test_an_adapter_without_effect(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
-    job, trainer = running(company, web, end_user=company.maren)
-    trainer.complete(trainer.adapter())
-    played_engine.same = True
-    gate(job=job.id, asked=played_engine.engine)
-    job.refresh_from_db()
-    assert (job.state, job.error_code) == ("failed", "adapter_without_effect")
-    company.maren.refresh_from_db()
-    assert company.maren.active_adapter is None
 
 
 def test_unknown_jobs_and_tokens(company: Company, web: httpx.Client) -> None:

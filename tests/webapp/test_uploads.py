@@ -128,7 +128,7 @@ def test_results_without_a_row_go(
         put.extend(part.sha256 for part in said["parts"])
         right(**said)
 
-    def dies(*_: Any) -> None:
+    def dies(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(gates, "objects_put", noted)

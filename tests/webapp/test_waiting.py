@@ -119,12 +119,14 @@ def test_a_fault_of_ours_at_the_gate(
     assert "our fault" in reasons(first)[0]
 
 
-def test_the_prompts_may_be_gone(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
+def test_what_the_engine_is_asked_may_be_gone(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
     job = gating(company, web)
-    store().delete(object_key(company.tenant.storage_id, job.conversations_sha256))
+    store().delete(object_key(company.tenant.storage_id, job.probe["sha256"]))
     gate_all(asked=played_engine.engine)
-    assert state(job) == State.SUCCEEDED
-    assert played_engine.bodies[0]["messages"][0]["content"] == "Tell me something about yourself."
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == (State.FAILED, "probe_invalid")
 
 
 def with_validation(company: Company, count: int) -> Job:

@@ -7,16 +7,25 @@ from adapters_store.s3 import manifest_key, object_key
 from webapp.adapters.models import Adapter
 from webapp.config.faults import BadRequest, NotFound
 from webapp.datasets.storage import object_drop
+from webapp.jobs.models import State
 from webapp.tenants.models import EndUser
 
 
 @transaction.atomic
 def adapter_activate(*, adapter: Adapter) -> None:
-    """From the next chat on, its end user is answered by this version. Idempotent."""
+    """From the next chat on, its end user is answered by this version. Idempotent.
+
+    Raises BadRequest for one that is nobody's own, or that did not pass the gate.
+    """
     row = _locked(adapter)
     if row.end_user_id is None:
         raise BadRequest(
             "A tenant-wide adapter is nobody's own; name it as the model instead.", code="adapter_tenant_wide"
+        )
+    if row.job.state != State.SUCCEEDED:
+        raise BadRequest(
+            "This adapter did not pass its tests and is kept to be looked at; activate another one.",
+            code="adapter_not_passed",
         )
     EndUser.objects.filter(id=row.end_user_id).update(active_adapter=row)
 
@@ -53,4 +62,4 @@ def _row_locked(adapter: Adapter) -> Adapter:
     """The row, its end user's row locked before it, as publishing does: any other order could be a deadlock."""
     if adapter.end_user_id is not None:
         EndUser.objects.select_for_update().get(id=adapter.end_user_id)
-    return Adapter.objects.select_for_update(of=("self",)).select_related("tenant").get(id=adapter.id)
+    return Adapter.objects.select_for_update(of=("self",)).select_related("tenant", "job").get(id=adapter.id)

@@ -85,7 +85,8 @@ class JobObject(BaseModel):
     user_provided_suffix: str | None
     metadata: dict[str, str]
     integrations: list[Any] = []
-    #: Attune's own: what is trained, how far it is, and what it found.
+    #: Attune's own: what is trained, how far it is, and what was found (training_jobs.messages.Report, and `gate` from
+    #: webapp/jobs/verdict.py).
     adapter: dict[str, Any]
     progress: dict[str, Any]
     #: Attune's own, while it does not move: {reason, message, position, training_seconds}.
@@ -225,7 +226,9 @@ def _job_shape(job: Job, *, scope: Scope, delay: Delay | None) -> dict[str, Any]
         estimated_finish=ceil(time.time() + left)
         if job.state == State.RUNNING and left is not None
         else None,
-        fine_tuned_model=adapter.public_name if adapter and not adapter.deleted_at and not private else None,
+        fine_tuned_model=adapter.public_name
+        if adapter and job.state == State.SUCCEEDED and not adapter.deleted_at and not private
+        else None,
         trained_tokens=job.trained_tokens if job.state == State.SUCCEEDED else None,
         user_provided_suffix=job.suffix if job.suffix and not private else None,
         metadata={} if private else job.metadata,
@@ -293,6 +296,7 @@ def adapter_shape(adapter: Adapter) -> dict[str, Any]:
         "rank": adapter.rank,
         "bytes": adapter.size,
         "job": adapter.job.public_id,
+        "passed": adapter.job.state == State.SUCCEEDED,
     }
     return ModelObject(
         id=adapter.public_name,

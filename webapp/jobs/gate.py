@@ -1,4 +1,4 @@
-"""gating → succeeded or failed: the engine itself says whether the adapter loads and changes what it answers."""
+"""gating → succeeded or failed: the engine is asked, and what it says and what was held out decide (verdict.py)."""
 
 import uuid
 from contextlib import closing
@@ -11,14 +11,18 @@ from adapters_store.errors import StorageUnavailable
 from adapters_store.manifest import Manifest, manifest_dump
 from adapters_store.names import qualified_name
 from adapters_store.s3 import manifest_key
+from training_jobs.messages import Object, Probe, Report
 from webapp.config.faults import Unavailable
 from webapp.datasets.storage import object_lock, objects_put, store
 from webapp.engine import Engine
+from webapp.jobs.events import event_add
 from webapp.jobs.lifecycle import job_fail_with
 from webapp.jobs.locks import job_locked
 from webapp.jobs.models import Job, State
-from webapp.jobs.publish import job_results, job_succeed
-from webapp.jobs.trial import EngineAway, NotNow, Refused, TrialFailed, changes_answers
+from webapp.jobs.probes import ProbeInvalid, probe_read
+from webapp.jobs.publish import job_fail_kept, job_results, job_succeed
+from webapp.jobs.trial import EngineAway, NotNow, Refused, TrialFailed, said_by_engine
+from webapp.jobs.verdict import Figures, Missed, as_report, cautions, figures_of, missed, same_base
 from webapp.jobs.waiting import all_told, due, job_wait
 
 _log = structlog.get_logger("attune.gate")
@@ -52,17 +56,17 @@ def gate(*, job: uuid.UUID, asked: Engine) -> None:
     manifest = Manifest.model_validate(row.manifest)
     try:
         _show(row, manifest)
-        if changes_answers(row, qualified_name(row.tenant.storage_id, manifest.name), asked):
-            _succeed(row, manifest)
+        probe = probe_read(row, Object.model_validate(row.probe))
+        figures = _figures(row, manifest, probe, asked)
+        why = missed(figures)
+        if why is None:
+            _succeed(row, manifest, figures)
         else:
-            _fail(
-                job,
-                code="adapter_without_effect",
-                message="The trained adapter does not change what the model says. Train longer, with a higher "
-                "learning_rate_multiplier, or on more examples.",
-            )
+            _fail_kept(row, manifest, figures, why)
     except NotNow as reason:
         _wait(job, f"{reason} The adapter will be tried again.")
+    except ProbeInvalid as invalid:
+        _fail(job, code="probe_invalid", message=str(invalid))
     except (Unavailable, StorageUnavailable):
         _wait(job, "Storage cannot be reached at the moment. The adapter will be tried again.")
     except TrialFailed as failure:
@@ -83,13 +87,37 @@ def _show(row: Job, manifest: Manifest) -> None:
         store().put(key, manifest_dump(manifest))
 
 
-def _succeed(row: Job, manifest: Manifest) -> None:
+def _figures(row: Job, manifest: Manifest, probe: Probe, asked: Engine) -> Figures:
+    adapter = qualified_name(row.tenant.storage_id, manifest.name)
+    figures = figures_of(probe, *said_by_engine(probe, base=row.base.name, adapter=adapter, asked=asked))
+    if not same_base(figures):
+        _log.error("engine and trainer differ on the base model", job=row.public_id, base=row.base.name)
+        raise NotNow(
+            f"The engine does not answer as {row.base.name} does at the trainer, which is our fault."
+        )
+    return figures
+
+
+def _succeed(row: Job, manifest: Manifest, figures: Figures) -> None:
+    found = cautions(Report.model_validate(row.report))
+    activates = row.end_user_id is not None and "worse_than_base" not in [caution.code for caution in found]
     with closing(job_results(row)) as results:
         objects_put(tenant=row.tenant.storage_id, parts=[results])
         with transaction.atomic():
             locked = job_locked(row.id)
             if locked.state == State.GATING:
-                job_succeed(locked, manifest, results)
+                locked.report |= {"gate": as_report(figures, found, activates=activates)}
+                for caution in found:
+                    event_add(job=locked, message=caution.message, level="warn")
+                job_succeed(locked, manifest, results, activates=activates)
+
+
+@transaction.atomic
+def _fail_kept(row: Job, manifest: Manifest, figures: Figures, why: Missed) -> None:
+    locked = job_locked(row.id)
+    if locked.state == State.GATING:
+        locked.report |= {"gate": as_report(figures, [], activates=False)}
+        job_fail_kept(locked, manifest, code=why.code, message=why.message)
 
 
 def _wait(job: uuid.UUID, reason: str) -> None:

@@ -181,7 +181,7 @@ def job_end(row: Job, state: State, *, message: str, level: str = "info", **chan
     assert state in TERMINAL
     assert row.state not in TERMINAL, "a job ends once"
     Outbox.objects.filter(job=row).delete()
-    gone = {"lease_until": None, "dispatch_token": "", "checkpoint": None, "manifest": None}
+    gone = {"lease_until": None, "dispatch_token": "", "checkpoint": None, "manifest": None, "probe": None}
     job_to(row, state, finished_at=Now(), **gone, **changes)
     event_add(job=row, message=message, level=level)
     tenant = row.tenant.storage_id

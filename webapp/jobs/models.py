@@ -78,8 +78,10 @@ class Job(models.Model):
     total_steps = models.IntegerField(default=0)
     trained_tokens = models.BigIntegerField(null=True, blank=True)
     report = models.JSONField(default=dict)
-    #: The manifest between complete and the gate's verdict.
+    #: Between complete and the gate's verdict: the manifest, and where the questions for the engine are
+    #: (training_jobs.messages: Object, of a Probe).
     manifest = models.JSONField(null=True, blank=True)
+    probe = models.JSONField(null=True, blank=True)
     #: Virtual time that its tenant was charged for it (webapp/jobs/turns.py); 0 before its first turn.
     charged = models.FloatField(default=0)
     #: How often the engine broke down over the adapter.

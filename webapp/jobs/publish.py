@@ -1,4 +1,4 @@
-"""gating → succeeded: the adapter becomes a row, the active one of its end user, and is counted once."""
+"""The end of gating: the adapter becomes a row; of a job that succeeds also the active one, and it is counted once."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from webapp.adapters.models import Adapter
 from webapp.datasets.files import results_file_create
 from webapp.datasets.storage import Part
 from webapp.datasets.validate import HashedFile
-from webapp.jobs.lifecycle import job_end
+from webapp.jobs.lifecycle import job_end, job_fail_with
 from webapp.jobs.models import Job, JobEvent, State
 from webapp.tenants.models import EndUser, Tenant
 from webapp.usage.records import usage_record
@@ -19,15 +19,47 @@ from webapp.usage.records import usage_record
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def job_succeed(row: Job, manifest: Manifest, results: Part) -> Adapter:
-    """Within a transaction that holds the job's row. `results`: `job_results`, in storage already."""
+def job_succeed(row: Job, manifest: Manifest, results: Part, *, activates: bool) -> Adapter:
+    """Within a transaction that holds the job's row, whose `report` is written. `results`: `job_results`, in storage
+    already. `activates`: the adapter becomes the active one of its end user."""
+    adapter = _adapter_create(row, manifest)
+    if activates:
+        EndUser.objects.filter(id=row.end_user_id).update(active_adapter=adapter)
+    usage_record(
+        tenant=row.tenant_id,
+        kind="training",
+        request_id=row.id.hex,
+        end_user=row.end_user_id,
+        adapter=adapter.id,
+        base=row.base.name,
+        status=200,
+        input_tokens=row.trained_tokens or 0,
+        seconds=float(row.report.get("train_seconds", 0)),
+    )
+    file = results_file_create(job=row, filename=f"{row.public_id}.csv", content=results)
+    active = " It is now their active one." if activates else ""
+    # Not by its name, which a person may have chosen: events are states, and the company sees those.
+    message = f"Done: version {adapter.version}.{active}"
+    job_end(row, State.SUCCEEDED, message=message, result_file=file, report=row.report)
+    return adapter
+
+
+def job_fail_kept(row: Job, manifest: Manifest, *, code: str, message: str) -> Adapter:
+    """As `job_succeed`, but the job failed: its adapter can be looked at and deleted, and is never active."""
+    adapter = _adapter_create(row, manifest)
+    Job.objects.filter(id=row.id).update(report=row.report)
+    job_fail_with(row, code=code, message=message)
+    return adapter
+
+
+def _adapter_create(row: Job, manifest: Manifest) -> Adapter:
     # Versions count up one at a time, and two jobs of one person activate one after the other.
     if row.end_user_id is not None:
         EndUser.objects.select_for_update().get(id=row.end_user_id)
     else:
         Tenant.objects.select_for_update(no_key=True).get(id=row.tenant_id)
     of_same = Adapter.objects.filter(tenant=row.tenant, end_user=row.end_user)
-    adapter = Adapter.objects.create(
+    return Adapter.objects.create(
         tenant=row.tenant,
         end_user=row.end_user,
         base=row.base,
@@ -43,24 +75,6 @@ def job_succeed(row: Job, manifest: Manifest, results: Part) -> Adapter:
         manifest=manifest.model_dump(mode="json"),
         object_digests=sorted(file.sha256 for file in manifest.files.values()),
     )
-    if row.end_user_id is not None:
-        EndUser.objects.filter(id=row.end_user_id).update(active_adapter=adapter)
-    usage_record(
-        tenant=row.tenant_id,
-        kind="training",
-        request_id=row.id.hex,
-        end_user=row.end_user_id,
-        adapter=adapter.id,
-        base=row.base.name,
-        status=200,
-        input_tokens=row.trained_tokens or 0,
-        seconds=float(row.report.get("train_seconds", 0)),
-    )
-    file = results_file_create(job=row, filename=f"{row.public_id}.csv", content=results)
-    active = " It is now their active one." if row.end_user_id else ""
-    # Not by its name, which a person may have chosen: events are states, and the company sees those.
-    job_end(row, State.SUCCEEDED, message=f"Done: version {adapter.version}.{active}", result_file=file)
-    return adapter
 
 
 def _public_name(row: Job) -> str:

@@ -1,23 +1,17 @@
-"""Trying an adapter on the engine: does it load, and does it change what the base model would say?"""
+"""Trying an adapter on the engine: what it says after the probe's prompts, without the adapter and with it."""
 
-import json
+import math
 import uuid
 from typing import Any
 
 import httpx
 
-from adapters_store.errors import AdapterMissing, StorageUnavailable
-from adapters_store.s3 import object_key
-from webapp.datasets.storage import store
+from training_jobs.messages import Probe
 from webapp.engine import Engine
-from webapp.jobs.models import Job
+from webapp.jobs.agreement import Said
 
-#: A prompt that every adapter must change a little, should the job's own be unusable (too long, say).
-_FIXED = [{"role": "user", "content": "Tell me something about yourself."}]
-_PROMPTS = 3
-_PROMPT_BYTES = 64_000
-#: Above the noise between two batches of the same arithmetic, far below any trained adapter.
-_SAME = 1e-3
+#: Of the log-probabilities at each token, so many of the likeliest.
+_LISTED = 5
 _SECONDS = 120.0
 #: "Come back": what engines and proxies answer while they start or have no room.
 _BUSY = (429, 503)
@@ -44,48 +38,37 @@ class Refused(Exception):
         self.message = message
 
 
-class _PromptUnfit(Exception):
-    """The engine takes the model but not this prompt, which may be longer than its context."""
+def said_by_engine(probe: Probe, *, base: str, adapter: str, asked: Engine) -> tuple[list[Said], list[Said]]:
+    """What the engine says to each question as the base model, and with the adapter.
 
-
-def changes_answers(job: Job, name: str, asked: Engine) -> bool:
-    """Whether the first token's log-probabilities differ from the base's for any prompt.
-
-    `name`: what the engine is asked for. Raises EngineAway, NotNow, TrialFailed, Refused.
+    `base`, `adapter`: what the engine is asked for. Raises EngineAway, NotNow, TrialFailed, Refused.
     """
-    for messages in [*_prompts(job), _FIXED]:
-        try:
-            base = _of_base(job.base.name, messages, asked)
-            adapted = _first_token(name, messages, asked)
-        except _PromptUnfit:
-            continue
-        if set(base) != set(adapted) or any(abs(base[token] - adapted[token]) > _SAME for token in base):
-            return True
-    return False
-
-
-def _of_base(name: str, messages: list[dict[str, str]], asked: Engine) -> dict[str, float]:
-    """Asked first: an engine that cannot answer as the base says nothing about the adapter."""
+    # First: an engine that cannot answer as the base says nothing about the adapter.
     try:
-        return _first_token(name, messages, asked)
+        as_base = _said(base, probe, asked)
     except TrialFailed:
         raise NotNow("The engine cannot answer at the moment.") from None
+    return as_base, _said(adapter, probe, asked)
 
 
-def _first_token(model: str, messages: list[dict[str, str]], asked: Engine) -> dict[str, float]:
-    """Log-probabilities of the likeliest first tokens."""
+def _said(model: str, probe: Probe, asked: Engine) -> list[Said]:
     body = {
         "model": model,
-        "messages": messages,
-        "max_tokens": 1,
+        "prompt": [question.prompt for question in probe.questions],
+        "max_tokens": probe.tokens,
+        # Greedily and to the end, whatever the base model's folder says of sampling.
         "temperature": 0,
-        "logprobs": True,
-        "top_logprobs": 5,
+        "top_p": 1,
+        "repetition_penalty": 1,
+        "ignore_eos": True,
+        "logprobs": _LISTED,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
         # Fresh, so that the adapter is really computed: no cached prefix answers for it.
         "cache_salt": uuid.uuid4().hex,
     }
     try:
-        return _read(model, asked.complete(body, seconds=_SECONDS))
+        return _read(model, probe, asked.complete(body, seconds=_SECONDS))
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise EngineAway(type(error).__name__) from None
     except httpx.HTTPError as error:
@@ -93,12 +76,15 @@ def _first_token(model: str, messages: list[dict[str, str]], asked: Engine) -> d
         raise TrialFailed(type(error).__name__) from None
 
 
-def _read(model: str, answer: httpx.Response) -> dict[str, float]:
+def _read(model: str, probe: Probe, answer: httpx.Response) -> list[Said]:
     try:
         document: dict[str, Any] = answer.json()
         if answer.status_code == 200:
-            top = document["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-            return {each["token"]: each["logprob"] for each in top}
+            choices = sorted(document["choices"], key=lambda choice: choice["index"])
+            said = [_of_choice(choice) for choice in choices]
+            if [len(each.tokens) for each in said] == [probe.tokens] * len(probe.questions):
+                return said
+            raise ValueError("another number of tokens than it was asked for")
         error = document.get("error") or {}
         code, message = str(error.get("code", "")), str(error.get("message", ""))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
@@ -112,36 +98,19 @@ def _read(model: str, answer: httpx.Response) -> dict[str, float]:
             raise Refused(code, message)
         case 404:
             raise NotNow(f"No engine serves {model} at the moment.")
-        case 400:
-            raise _PromptUnfit
+        case 200:
+            raise TrialFailed("an answer that cannot be compared")
     raise TrialFailed(f"status {answer.status_code}")
 
 
-def _prompts(job: Job) -> list[list[dict[str, str]]]:
-    """What comes before the first trained answer in the first rows of what was trained on."""
-    prompts = []
-    for line in _head(job).split(b"\n")[:_PROMPTS]:
-        try:
-            turns = json.loads(line)["messages"]
-        except ValueError:
-            continue
-        target = next(
-            i for i, turn in enumerate(turns) if turn.get("weight", 1) == 1 and turn["role"] == "assistant"
-        )
-        prompts.append([{"role": turn["role"], "content": turn["content"]} for turn in turns[:target]])
-    return prompts
-
-
-def _head(job: Job) -> bytes:
-    head = b""
-    try:
-        for chunk in store().stream(object_key(job.tenant.storage_id, job.conversations_sha256)):
-            head += chunk
-            if len(head) >= _PROMPT_BYTES:
-                break
-    except StorageUnavailable:
-        raise NotNow("Storage cannot be reached at the moment.") from None
-    except AdapterMissing:
-        # The adapter is trained and can still be tried on the fixed prompt.
-        return b""
-    return head[:_PROMPT_BYTES]
+def _of_choice(choice: dict[str, Any]) -> Said:
+    """Tokens are named "token_id:17". Raises ValueError, too, for numbers that are none."""
+    listed = [
+        {int(name.rpartition(":")[2]): float(logprob) for name, logprob in at.items()}
+        for at in choice["logprobs"]["top_logprobs"]
+    ]
+    tokens = tuple(choice["token_ids"])
+    for token, at in zip(tokens, listed, strict=True):
+        if token not in at or not all(map(math.isfinite, at.values())):
+            raise ValueError("no finite log-probability of what was said")
+    return Said(tokens, tuple(listed))

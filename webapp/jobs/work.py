@@ -36,6 +36,7 @@ from webapp.jobs.events import event_add, events_add
 from webapp.jobs.lifecycle import attempt_failed, job_fail_with, job_requeue, job_to
 from webapp.jobs.locks import GET_SECONDS, LEASE, fenced, job_held, job_locked, state_of
 from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State, Worker
+from webapp.jobs.probes import ProbeInvalid, probe_read
 from webapp.jobs.tokens import epoch_token, matches, stored
 
 #: Adapters and training states are small beside their base model; a larger upload is a mistake.
@@ -163,8 +164,12 @@ def job_complete(*, job: uuid.UUID, token: str, message: Complete) -> StateReply
         raise fenced()
     try:
         manifest = _verified(row, message)
+        probe_read(row, message.probe)
     except StorageUnavailable:
         raise storage_away() from None
+    except ProbeInvalid as invalid:
+        job_fail_with(row, code="probe_invalid", message=str(invalid))
+        return StateReply(state="failed")
     except AdapterError as error:
         job_fail_with(row, code=error.code, message=f"The trained adapter was refused: {error.message}")
         return StateReply(state="failed")
@@ -172,6 +177,7 @@ def job_complete(*, job: uuid.UUID, token: str, message: Complete) -> StateReply
         row,
         State.GATING,
         manifest=manifest.model_dump(mode="json"),
+        probe=message.probe.model_dump(),
         report=message.report.model_dump(),
         trained_tokens=message.report.trained_tokens,
         step=message.report.steps,

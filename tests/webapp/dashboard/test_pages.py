@@ -232,6 +232,36 @@ class TestTraining:
         assert "The training failed. Too long a row." in text_of(teammate, f"/training/{job.id}")
 
 
+def test_what_was_found_about_a_model(company: Company, teammate: Client) -> None:
+    job = things_of(company, company.teammate).second.job
+    comparison = {
+        "conversations": 9,
+        "tokens": 1200,
+        "loss": 7.5,
+        "adapter_loss": 2.5,
+        "low": -5.5,
+        "high": -4.5,
+    }
+    engine = {"prompts": 3, "tokens": 96, "effect": 3.2, "difference": 1e-4, "base_difference": 2e-4}
+    Job.objects.filter(id=job.id).update(
+        report={
+            "against_base": comparison,
+            "against_memory": comparison | {"low": -0.1, "high": 0.3, "quoted": 40, "prompt_tokens": 990},
+            "gate": {
+                "engine": engine | {"allowed": 1e-3},
+                "warnings": [{"code": "memory_prompt_wins", "message": "A prompt does <better>."}],
+                "activated": True,
+            },
+        }
+    )
+    page = teammate.get(f"/training/{job.id}").content.decode()
+    assert '<p class="notice warn">A prompt does &lt;better&gt;.</p>' in page
+    assert "1,200 tokens of 9 conversations" in page
+    assert "The adapter is better: 95 % sure, by 4.50 to 5.50." in page
+    assert "That is no clear difference: 95 % sure, between 0.10 better and 0.30 worse." in page
+    assert "0.0001 apart over 96 tokens, where 0.001 is allowed" in page
+
+
 class TestModels:
     def test_activate_and_undo(self, company: Company, teammate: Client) -> None:
         made = things_of(company, company.teammate)
@@ -250,6 +280,16 @@ class TestModels:
         company.teammate.end_user.refresh_from_db()
         assert company.teammate.end_user.active_adapter_id is None
         assert "Version 2 answered before." in answer.content.decode()
+
+    def test_what_did_not_pass_cannot_be_activated(self, company: Company, teammate: Client) -> None:
+        things = things_of(company, company.teammate)
+        Job.objects.filter(id=things.first.job_id).update(state=State.FAILED)
+        page = teammate.get("/models").content.decode()
+        assert '<span class="badge bad">Did not pass</span>' in page
+        assert f"/models/{things.first.id}/activate" not in page
+        answer = teammate.post(f"/models/{things.first.id}/activate", follow=True)
+        assert "did not pass its tests" in answer.content.decode()
+        assert "Chat with it" not in teammate.get(f"/training/{things.first.job_id}").content.decode()
 
     def test_deleting_asks_first(self, company: Company, teammate: Client) -> None:
         made = things_of(company, company.teammate)

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import UserFault
 from webapp.dashboard.access import member_page, readable_files, readable_jobs
+from webapp.dashboard.findings import findings
 from webapp.dashboard.progress import loss_chart
 from webapp.datasets.files import UPLOAD_PURPOSE
 from webapp.datasets.models import File, FileStatus
@@ -141,6 +142,7 @@ def job(request: HttpRequest, job: UUID) -> HttpResponse:
         "chart": loss_chart(events, found.total_steps),
         "left": time_left(found),
         "delay": delays_of([found]).get(found.id),
+        "findings": findings(found.report),
         "events": events[: -_SHOWN_EVENTS - 1 : -1],
         "adapter": getattr(found, "adapter", None),
         "took": found.finished_at - found.started_at if found.finished_at and found.started_at else None,

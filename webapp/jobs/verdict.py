@@ -1,0 +1,134 @@
+"""What the gate decides, from numbers alone: does the adapter pass, does it become the active one, and what to say."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from training_jobs.messages import FEWEST_CONVERSATIONS, FEWEST_TOKENS, Probe, Report
+from webapp.jobs.agreement import Said, effect, from_trainer
+
+#: Above the noise between two batches of the same arithmetic, far below any trained adapter.
+SAME = 1e-3
+#: How far engine and trainer may be apart in float32. Coarser arithmetic shows in what they say as the base model: then
+#: the adapter may add half as much again.
+EXACT, COARSE = 1e-3, 1.5
+#: Beyond this, engine and trainer do not have the same base model: no rounding does that.
+OTHER_BASE = 2.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was found on the engine: nats, the largest of all tokens compared.
+
+    `effect`: how much the adapter changes what the engine says. `difference`: between engine and trainer, both with
+    the adapter, over `tokens` tokens after `prompts` prompts; `base_difference`: both without it. `allowed`: the most
+    that `difference` may be.
+    """
+
+    prompts: int
+    tokens: int
+    effect: float
+    difference: float
+    base_difference: float
+    allowed: float
+
+
+class Missed(NamedTuple):
+    """The adapter does not pass, and why: a stable code and a sentence."""
+
+    code: Literal["adapter_without_effect", "adapter_disagrees"]
+    message: str
+
+
+class Caution(NamedTuple):
+    """The adapter passes, and there is something to know: a stable code and a sentence."""
+
+    code: Literal["worse_than_base", "too_little_held_out", "memory_prompt_wins"]
+    message: str
+
+
+def figures_of(probe: Probe, base: list[Said], adapted: list[Said]) -> Figures:
+    """Compare what the engine said to the probe's questions with what the trainer did."""
+    of_base = from_trainer([question.base for question in probe.questions], base)
+    of_adapter = from_trainer([question.adapted for question in probe.questions], adapted)
+    return Figures(
+        prompts=len(probe.questions),
+        tokens=of_adapter.tokens,
+        effect=effect(base, adapted),
+        difference=of_adapter.largest,
+        base_difference=of_base.largest,
+        allowed=max(EXACT, COARSE * of_base.largest),
+    )
+
+
+def same_base(figures: Figures) -> bool:
+    """Whether the engine says, as the base model, what the trainer's base model says. If not, it says nothing else."""
+    return figures.base_difference <= OTHER_BASE
+
+
+def missed(figures: Figures) -> Missed | None:
+    """What the adapter does not pass for, if it does not pass."""
+    kept = "The adapter is kept for inspection and answers nobody."
+    if figures.effect <= SAME:
+        return Missed(
+            "adapter_without_effect",
+            f"The trained adapter does not change what the model says (by {figures.effect:.1g} at most, over "
+            f"{figures.prompts} prompts). Train longer, with a higher learning_rate_multiplier, or on more examples. "
+            f"{kept}",
+        )
+    if figures.difference > figures.allowed:
+        return Missed(
+            "adapter_disagrees",
+            f"The engine does not say what the trainer computed: log-probabilities are up to {figures.difference:.2g} "
+            f"apart over {figures.tokens} tokens, where {figures.allowed:.2g} is allowed (without the adapter: "
+            f"{figures.base_difference:.2g}). This is our fault: start the job again, and report it if it stays. "
+            f"{kept}",
+        )
+    return None
+
+
+def cautions(report: Report) -> list[Caution]:
+    """What to know of an adapter that passes; with worse_than_base it does not become the active one."""
+    base, memory = report.against_base, report.against_memory
+    if base is None or not base.enough:
+        measured = (
+            f"Only {base.tokens} tokens of {base.conversations} conversations were held out"
+            if base is not None
+            else "Nothing was held out"
+        )
+        return [
+            Caution(
+                "too_little_held_out",
+                f"{measured}: too little to say whether the adapter is better than the base model. It "
+                f"takes {FEWEST_CONVERSATIONS} conversations and {FEWEST_TOKENS} tokens: name a validation_file, or "
+                "upload more.",
+            )
+        ]
+    found = []
+    if base.worse:
+        found.append(
+            Caution(
+                "worse_than_base",
+                f"On what was held out the adapter is worse than the base model: a loss of {base.adapter_loss:.2f} "
+                f"instead of {base.loss:.2f} (95 % sure of at least {base.low:.2f} more). So it is not made the active "
+                "one; you can still do that.",
+            )
+        )
+    if memory is not None and memory.worse:
+        found.append(
+            Caution(
+                "memory_prompt_wins",
+                f"Telling the base model {memory.quoted} of your conversations in a system prompt does better than "
+                f"the adapter on what was held out: a loss of {memory.loss:.2f} instead of {memory.adapter_loss:.2f}. "
+                "Train on more examples, or use such a prompt.",
+            )
+        )
+    return found
+
+
+def as_report(figures: Figures, found: list[Caution], *, activates: bool) -> dict[str, Any]:
+    """For the job's report, in the API and on its page."""
+    return {
+        "engine": asdict(figures),
+        "warnings": [caution._asdict() for caution in found],
+        "activated": activates,
+    }

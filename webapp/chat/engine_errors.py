@@ -9,7 +9,12 @@ from webapp.config.faults import BadRequest, Unavailable, Unprocessable, UserFau
 
 log = structlog.get_logger(__name__)
 
-_CONTEXT = re.compile(r"maximum context length is (\d+) tokens")
+#: vLLM's two ways to say it, and the parameter that each is about.
+_CONTEXT = {
+    "messages": re.compile(r"maximum context length is (\d+) tokens"),
+    "max_tokens": re.compile(r"cannot be greater than max_model_len=(\d+)"),
+}
+_GREEDY = re.compile(r"n must be 1 when using greedy sampling")
 
 #: Codes of the adapter plugin (adapters_store.errors) that a caller can act on.
 _ADAPTER: dict[str, tuple[type[UserFault], str]] = {
@@ -59,18 +64,25 @@ def engine_refusal(status: int, error: dict[str, Any]) -> UserFault:
         fault, text = _ADAPTER[code]
         log.warning("engine refused an adapter", code=code)
         return fault(text, code=code, param="model")
-    context = _CONTEXT.search(message)
-    if context:
+    for param, said in _CONTEXT.items():
+        if context := said.search(message):
+            return BadRequest(
+                f"The conversation and its answer must fit into {context[1]} tokens. Shorten the messages or ask for "
+                "a smaller max_tokens.",
+                code="context_length_exceeded",
+                param=param,
+            )
+    if _GREEDY.search(message):
         return BadRequest(
-            f"The conversation and its answer must fit into {context[1]} tokens. Shorten the messages or ask for a "
-            "smaller max_tokens.",
-            code="context_length_exceeded",
-            param="messages",
+            "With temperature 0 all answers are the same: ask for n=1, or set a temperature above 0.",
+            code="invalid_request",
+            param="n",
         )
     if status in (400, 422):
         log.warning("engine refused a request", engine_status=status, param=error.get("param"))
         return BadRequest(
-            "The engine cannot answer this request as it is asked; simplify its parameters.",
+            "The engine cannot answer this request as it is asked. Simplify its parameters, first of all a JSON "
+            "schema in response_format.",
             code="invalid_request",
         )
     if status == 404:

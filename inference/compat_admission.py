@@ -1,6 +1,6 @@
-"""The part of compat that lets no request near a step before its adapter is in memory.
+"""The part of compat that lets no request near a step before its adapter is in memory and its turn has come.
 
-Who may run is inference.residency's to know.
+What is in memory is inference.residency's to know, whose turn it is inference.scheduling's.
 """
 
 import functools
@@ -10,6 +10,7 @@ from vllm.logger import init_logger
 
 from inference.compat_table import installed_version
 from inference.residency import Residency, Verdict
+from inference.scheduling import Line
 
 logger = init_logger("vllm.attune")
 
@@ -19,10 +20,13 @@ def install() -> None:
 
     0.26-0.33. The scheduler's gate for requests that must wait for something (a grammar, remote KV) gets one more
     reason, and the requests whose grammar failed are how it finishes a waiting one with an error. Goes with
-    compat_memory.
+    compat_memory, and when requests that are skipped for want of a slot age.
     """
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.engine.core import EngineCore
+    from vllm.v1.request import Request
+
+    Request.attune_overtaken = 0
 
     version = installed_version()
     fail = _fail_0_33 if version == "0.33.0" else _fail
@@ -87,13 +91,28 @@ def _gate_0_26(scheduler: type, fail: Any) -> None:
 def _admitted(scheduler: Any, request: Any, fail: Any) -> bool:
     if request.lora_request is None:
         return True
+    line = _line_of(scheduler)
+    if line.closed(scheduler.current_step):
+        return False
     verdict, why = scheduler.attune_residency.admit(
         request.lora_request, step=scheduler.current_step, running=scheduler.running
     )
     if verdict is Verdict.FAILED:
         logger.error("Request %s ends here: %s", request.request_id, why)
         fail(scheduler, request)
+    elif verdict is not Verdict.READING:
+        line.asked(request)
     return verdict is Verdict.READY
+
+
+def _line_of(scheduler: Any) -> Line:
+    """Not made in __init__, for the reason that residency_of has."""
+    from vllm.v1.request import RequestStatus
+
+    if not hasattr(scheduler, "attune_line"):
+        scheduler.attune_line = Line(is_running=lambda request: request.status == RequestStatus.RUNNING)
+    line: Line = scheduler.attune_line
+    return line
 
 
 def _fail(scheduler: Any, request: Any) -> None:

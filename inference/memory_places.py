@@ -12,7 +12,10 @@ from inference.memory import AdapterMemoryFull
 
 
 class MemoryPlaces:
-    """`slots` places; requests for one adapter share its place. First come, first served. Not thread-safe."""
+    """`slots` places; requests for one adapter share its place. First come, first served. Not thread-safe.
+
+    While anybody waits nobody overtakes, not even for an adapter that has a place: it would never be given back.
+    """
 
     def __init__(self, *, slots: int, wait_seconds: float) -> None:
         self._slots = slots
@@ -26,7 +29,7 @@ class MemoryPlaces:
 
     async def take(self, name: str) -> None:
         """Raises AdapterMemoryFull if no place frees up in time. Every take needs its `give_back`."""
-        if name in self._holders or (not self._queue and len(self._holders) < self._slots):
+        if not self._queue and self._has_place_for(name):
             self._hold(name)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -38,6 +41,7 @@ class MemoryPlaces:
                 self.give_back(name)  # our turn came in the same moment
             else:
                 self._queue.remove((name, turn))
+                self._let_in()
             if isinstance(error, TimeoutError):
                 raise AdapterMemoryFull(
                     f"All {self._slots} places for adapters in memory are taken. Retry shortly, or raise "
@@ -49,15 +53,17 @@ class MemoryPlaces:
         self._holders[name] -= 1
         if self._holders[name] == 0:
             del self._holders[name]
-        for waiting in list(self._queue):
-            wanted, turn = waiting
-            if wanted in self._holders or len(self._holders) < self._slots:
-                self._queue.remove(waiting)
-                self._hold(wanted)
-                turn.set_result(None)
-            else:
-                break
+        self._let_in()
         metrics.PLACES_TAKEN.set(len(self))
+
+    def _let_in(self) -> None:
+        while self._queue and self._has_place_for(self._queue[0][0]):
+            name, turn = self._queue.popleft()
+            self._hold(name)
+            turn.set_result(None)
+
+    def _has_place_for(self, name: str) -> bool:
+        return name in self._holders or len(self._holders) < self._slots
 
     def _hold(self, name: str) -> None:
         self._holders[name] += 1

@@ -22,7 +22,10 @@ from inference.memory import AdapterMemoryFull, IdTaken
 
 class Verdict(Enum):
     READY = "ready"
-    WAIT = "wait"
+    #: Its turn to be read comes in a later step, whoever else runs.
+    READING = "reading"
+    #: It needs a place that others have.
+    FULL = "full"
     FAILED = "failed"
 
 
@@ -44,6 +47,7 @@ class Residency:
         self._step = -1
         self._admitted: set[int] = set()
         self._spent = 0.0
+        self._full = False
 
     def admit(self, adapter: Any, *, step: int, running: Collection[Any]) -> tuple[Verdict, str]:
         """Whether a waiting request with this adapter may be scheduled in this step, and if it failed, why.
@@ -51,7 +55,7 @@ class Residency:
         `running` are the scheduler's running requests; one whose `lora_request` is not None still needs its adapter.
         """
         if step != self._step:
-            self._step, self._spent = step, 0.0
+            self._step, self._spent, self._full = step, 0.0, False
             self._admitted.clear()
         adapter_id, name = adapter.lora_int_id, adapter.lora_name
         if adapter_id in self._names:
@@ -60,11 +64,14 @@ class Residency:
             self._names.move_to_end(adapter_id)
             self._admitted.add(adapter_id)
             return Verdict.READY, ""
+        if self._full:  # nobody gives a place back before the step ends
+            return Verdict.FULL, ""
         if running and self._spent > self.SECONDS_A_STEP:
-            return Verdict.WAIT, ""
+            return Verdict.READING, ""
         drop = self._room(running)
         if drop is None:
-            return Verdict.WAIT, ""
+            self._full = True
+            return Verdict.FULL, ""
         return self._make_resident(adapter, drop)
 
     def _room(self, running: Collection[Any]) -> list[int] | None:

@@ -3,8 +3,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
+
+#: The profile of Hypothesis with which test_schedules runs for hours.
+MANY_SCHEDULES = "schedules"
+settings.register_profile(MANY_SCHEDULES, max_examples=1000)
+
+#: Method and position of the adapters that tests of the session's engine share.
+KINDS = [
+    ("lora", "prefill"),
+    ("lora", "prefill"),
+    ("lora", "all"),
+    ("direft", "prefill"),
+    ("direft", "prefill"),
+    ("direft", "all"),
+    ("loreft", "prefill"),
+    ("loreft", "all"),
+]
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +44,20 @@ def trainer(base: Path):
     from tests.inference.trainer_side import TrainerSide
 
     return TrainerSide(base)
+
+
+@pytest.fixture(scope="session")
+def adapters(tmp_path_factory, base: Path) -> list:
+    """An adapter of each of KINDS."""
+    from tests.inference.adapters import random_adapter
+
+    root = tmp_path_factory.mktemp("adapters")
+    return [
+        random_adapter(
+            root / f"{method}-{position}-{number}", base=base, method=method, position=position, seed=number
+        )
+        for number, (method, position) in enumerate(KINDS)
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,17 @@ class Engine:
             question.answer = list(output.outputs[0].token_ids)
             question.finish = output.outputs[0].finish_reason
 
+    def begin(self, request_id: str, question: Question) -> None:
+        """Put one question, whose answer comes step by step out of `llm.llm_engine`."""
+        from vllm import SamplingParams
+
+        self.llm.llm_engine.add_request(
+            request_id,
+            {"prompt_token_ids": question.prompt},
+            SamplingParams(temperature=0, max_tokens=question.count, ignore_eos=True, detokenize=False),
+            lora_request=self.lora(question.adapter),
+        )
+
     def counter(self, name: str) -> int:
         return sum(metric.value for metric in self.llm.get_metrics() if metric.name == f"vllm:{name}")
 

@@ -29,7 +29,7 @@ def scheduler_like_0_26():
             self.attune_residency = SimpleNamespace(admit=self.admit)
 
         def admit(self, adapter, *, step, running):
-            assert (step, running) == (3, [])
+            assert (step, running) == (self.current_step, [])
             self.asked.append(adapter.lora_name)
             return adapter.verdict, "because"
 
@@ -56,7 +56,9 @@ def scheduler_like_0_26():
 
 def request(verdict=None, status="waiting", grammar_ready=False):
     adapter = verdict and SimpleNamespace(lora_name="ap", verdict=verdict)
-    return SimpleNamespace(request_id="r", status=status, grammar_ready=grammar_ready, lora_request=adapter)
+    return SimpleNamespace(
+        request_id="r", status=status, grammar_ready=grammar_ready, lora_request=adapter, attune_overtaken=0
+    )
 
 
 @pytest.fixture
@@ -73,10 +75,25 @@ def test_0_26_asks_about_every_waiting_request(scheduler):
 
     assert scheduler.may_run(request())
     assert scheduler.may_run(request(Verdict.READY))
-    assert not scheduler.may_run(request(Verdict.WAIT))
+    assert not scheduler.may_run(request(Verdict.READING))
+    assert not scheduler.may_run(request(Verdict.FULL))
     assert scheduler.grammar_compile_error_reqs == set()
     assert not scheduler.may_run(request(Verdict.FAILED))
     assert scheduler.grammar_compile_error_reqs == {"r"}
+
+
+def test_0_26_lets_a_request_be_overtaken_so_often_and_no_more(scheduler):
+    from inference.residency import Verdict
+    from inference.scheduling import Line
+
+    first = request(Verdict.FULL)
+    passed = []
+    for step in range(Line.PATIENCE + 2):
+        scheduler.current_step = step
+        assert not scheduler.may_run(first)
+        passed.append(scheduler.may_run(request(Verdict.READY)))
+    assert passed == [True] * Line.PATIENCE + [False] * 2
+    assert scheduler.may_run(request()), "without an adapter nobody is in the way"
 
 
 def test_0_26_keeps_its_own_reasons_to_wait(scheduler):

@@ -18,30 +18,9 @@ from tests.inference.trainer_side import TrainerSide
 
 pytestmark = pytest.mark.engine
 
-KINDS = [
-    ("lora", "prefill"),
-    ("lora", "prefill"),
-    ("lora", "all"),
-    ("direft", "prefill"),
-    ("direft", "prefill"),
-    ("direft", "all"),
-    ("loreft", "prefill"),
-    ("loreft", "all"),
-]
 #: One of each kind that matters most: LoRA_P, LoRA, DiReFT_P, DiReFT.
 FOUR = itemgetter(0, 2, 3, 5)
 LENGTHS = (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 300)
-
-
-@pytest.fixture(scope="module")
-def adapters(tmp_path_factory, base) -> list[Adapter]:
-    root = tmp_path_factory.mktemp("adapters")
-    return [
-        random_adapter(
-            root / f"{method}-{position}-{seed}", base=base, method=method, position=position, seed=seed
-        )
-        for seed, (method, position) in enumerate(KINDS)
-    ]
 
 
 @pytest.fixture

@@ -50,14 +50,14 @@ def test_what_a_running_prompt_needs_is_never_dropped():
     ledger = Ledger(2)
     ledger.admit(1, 0)
     ledger.admit(2, 0)
-    assert ledger.admit(3, 1, running(1, 2)) is Verdict.WAIT
+    assert ledger.admit(3, 1, running(1, 2)) is Verdict.FULL
     assert ledger.admit(3, 2, running(1)) is Verdict.READY
     assert ledger.calls[-1] == (3, [2])
 
 
 def test_what_was_admitted_in_this_step_is_never_dropped():
     ledger = Ledger(2)
-    assert [ledger.admit(n, 5) for n in (1, 2, 3)] == [Verdict.READY, Verdict.READY, Verdict.WAIT]
+    assert [ledger.admit(n, 5) for n in (1, 2, 3)] == [Verdict.READY, Verdict.READY, Verdict.FULL]
     assert ledger.admit(3, 6) is Verdict.READY
 
 
@@ -120,7 +120,7 @@ def test_what_a_worker_refuses_changes_nothing():
 
 def test_cold_adapters_do_not_hold_up_those_who_run():
     ledger = Ledger(9, seconds=0.03)
-    assert [ledger.admit(n, 0, running()) for n in (1, 2, 3)] == [Verdict.READY, Verdict.WAIT, Verdict.WAIT]
+    assert [ledger.admit(n, 0, running()) for n in (1, 2, 3)] == [Verdict.READY, Verdict.READING, Verdict.READING]
     assert [ledger.admit(n, 1, ()) for n in (2, 3)] == [Verdict.READY] * 2, "nobody runs: nobody is held up"
 
 

@@ -23,9 +23,9 @@ def name(index, position="ap"):
 
 
 class Bench:
-    """A scheduler with 2 slots; every step pretends that the model sampled token 7 where it had to."""
+    """A scheduler; every step pretends that the model sampled token 7 where it had to."""
 
-    def __init__(self, kind="Scheduler", blocks=1000, budget=4096):
+    def __init__(self, kind="Scheduler", *, blocks=1000, budget=4096, slots=2, at_once=16):
         from inference import plugin
 
         plugin.register()
@@ -33,7 +33,7 @@ class Bench:
         from vllm.v1.core.sched import async_scheduler, scheduler
 
         kind = {"Scheduler": scheduler.Scheduler, "AsyncScheduler": async_scheduler.AsyncScheduler}[kind]
-        self.scheduler = _scheduler(kind, blocks=blocks, budget=budget)
+        self.scheduler = _scheduler(kind, blocks=blocks, budget=budget, slots=slots, at_once=at_once)
         self.scheduler.attune_residency = SimpleNamespace(admit=self._admit)
         self.verdicts = {}
 
@@ -81,7 +81,7 @@ class Bench:
         return ids
 
 
-def _scheduler(kind, *, blocks, budget):
+def _scheduler(kind, *, blocks, budget, slots, at_once):
     import torch
     from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
     from vllm.config.lora import LoRAConfig
@@ -95,7 +95,7 @@ def _scheduler(kind, *, blocks, budget):
         pytest.skip("there is no base model: run `make setup`")
     config = VllmConfig(
         scheduler_config=SchedulerConfig(
-            max_num_seqs=16,
+            max_num_seqs=at_once,
             max_num_batched_tokens=budget,
             max_model_len=4096,
             enable_chunked_prefill=True,
@@ -104,7 +104,7 @@ def _scheduler(kind, *, blocks, budget):
         model_config=ModelConfig(model=str(model), dtype="float32", max_model_len=4096),
         cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=False),
         device_config=DeviceConfig("cpu"),
-        lora_config=LoRAConfig(max_loras=2, max_lora_rank=8, lora_dtype=torch.float32),
+        lora_config=LoRAConfig(max_loras=slots, max_lora_rank=8, lora_dtype=torch.float32),
     )
     config.cache_config.num_gpu_blocks = blocks
     spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
@@ -210,7 +210,7 @@ def test_a_request_whose_adapter_is_not_ready_waits_and_lets_others_pass():
     from inference.residency import Verdict
 
     bench = Bench()
-    bench.verdicts[name(0)] = Verdict.WAIT
+    bench.verdicts[name(0)] = Verdict.READING
     bench.add("cold", 40, name(0))
     bench.add("warm", 40, name(1))
     assert bench.step() == ["warm"]
@@ -233,6 +233,138 @@ def test_a_request_whose_adapter_cannot_be_loaded_ends_with_an_error_alone():
     }
     assert finished == {"broken": FinishReason.ERROR}
     assert bench.step() == ["sound"]
+
+
+HOT = {
+    "prompts that are cut": {"slots": 1, "budget": 64, "position": "ap"},
+    "all positions": {"slots": 2, "budget": 4096, "position": "aa"},
+}
+
+
+class Rush:
+    """Requests for as many hot adapters as there are slots, without end, and one for another adapter among the first.
+
+    A prompt of 100 tokens in steps of 64 always leaves a part to the next step, and fills that up with the next one's.
+    Requests with all-position adapters live for 12 steps, and a new one comes in every second.
+    """
+
+    def __init__(self, bench, *, slots, position):
+        self.bench, self.slots, self.position = bench, slots, position
+        self.count = 0
+        for _ in range(2 * slots):
+            self.arrive()
+        self.cold = bench.add("cold", 40, name(99))
+
+    def arrive(self):
+        self.bench.add(
+            f"hot{self.count}", 100, name(self.count % self.slots, self.position),
+            count=2 if self.position == "ap" else 12,
+        )  # fmt: skip
+        self.count += 1
+
+    def steps(self, limit):
+        """The requests of each step, until the cold one runs."""
+        taken = []
+        while len(taken) < limit and "cold" not in (taken[-1] if taken else ()):
+            if len(self.bench.scheduler.waiting) < 4:
+                self.arrive()
+            taken.append(self.bench.step())
+        return taken
+
+
+def rush(hot):
+    position = HOT[hot]["position"]
+    limits = {key: value for key, value in HOT[hot].items() if key != "position"}
+    return Rush(Bench(**limits), slots=limits["slots"], position=position)
+
+
+@pytest.mark.parametrize("hot", HOT)
+def test_vllm_by_itself_lets_hot_adapters_starve_the_others(hot, monkeypatch):
+    """Why there is a Line. When this fails, vLLM's requests age by themselves, and Line can go."""
+    from inference.scheduling import Line
+
+    monkeypatch.setattr(Line, "PATIENCE", float("inf"))
+    taken = rush(hot).steps(300)
+    assert len(taken) == 300
+    assert all(ids for ids in taken)
+
+
+@pytest.mark.parametrize("hot", HOT)
+def test_hot_adapters_starve_nobody(hot):
+    from inference.scheduling import Line
+
+    crowd = rush(hot)
+    taken = crowd.steps(300)
+    assert "cold" in taken[-1]
+    overtaking = {id for ids in taken for id in ids} - {"cold"} - {f"hot{i}" for i in range(2 * crowd.slots)}
+    assert overtaking, "sharing an adapter with those who run costs nobody anything, for a while"
+    assert len(taken) <= Line.PATIENCE + 2 * 12, "patience, and then those who run come to their ends"
+    crowd.bench.scheduler.finish_requests("cold", _aborted())
+    assert any("hot" in id for id in crowd.bench.step()), "and it goes on"
+
+
+def _aborted():
+    from vllm.v1.request import RequestStatus
+
+    return RequestStatus.FINISHED_ABORTED
+
+
+def test_who_has_waited_too_long_is_in_nobodys_way_who_needs_no_slot_or_when_it_is_gone():
+    from inference.scheduling import Line
+
+    bench = Bench(at_once=100)
+    for index in range(2):
+        bench.add(f"all{index}", 40, name(index, "aa"), count=500)
+    bench.add("first", 40, name(9))
+    for step in range(Line.PATIENCE):
+        bench.add(f"friend{step}", 40, name(0, "aa"), count=500)
+        assert f"friend{step}" in bench.step()
+    bench.add("friend", 40, name(0, "aa"))
+    bench.add("base", 40)
+    ids = bench.step()
+    assert "base" in ids
+    assert not {"first", "friend"} & set(ids)
+    bench.scheduler.finish_requests("first", _aborted())
+    assert "friend" in bench.step()
+
+
+def test_a_full_memory_makes_one_wait_like_full_slots_and_a_slow_disk_does_not():
+    from inference.residency import Verdict
+    from inference.scheduling import Line
+
+    for verdict, overtakes in ((Verdict.FULL, False), (Verdict.READING, True)):
+        bench = Bench(at_once=100)
+        bench.verdicts[name(9)] = verdict
+        bench.add("first", 40, name(9))
+        for step in range(Line.PATIENCE):
+            bench.add(str(step), 40, name(0))
+            assert str(step) in bench.step()
+        bench.add("next", 40, name(0))
+        assert ("next" in bench.step()) is overtakes
+        bench.verdicts.clear()
+        ids = bench.step()
+        assert "first" in ids
+        assert "next" in ids
+
+
+def test_512_streams_with_512_adapters_on_8_slots():
+    """With the real ledger of 64 places in memory: eight prompts a step, in order, and then all decode at once."""
+    from inference.residency import Residency
+
+    bench = Bench(blocks=512 * 5, slots=8, at_once=512)
+    read = []
+    bench.scheduler.attune_residency = Residency(
+        capacity=64, load=lambda adapter, drop: read.append(adapter.lora_int_id) or [{"state": "ready"}]
+    )
+    for index in range(512):
+        bench.add(str(index), 40, name(index), count=80)
+    for step in range(64):
+        ids = bench.step()
+        assert ids == [str(index) for index in range(8 * (step + 1))]
+    assert len(bench.step()) == 512
+    assert len(read) == 512, "each adapter is read once, when its turn is near"
+    while bench.scheduler.has_unfinished_requests():
+        bench.step()
 
 
 def test_a_streaming_session_is_refused():

@@ -50,14 +50,29 @@ class TestMemoryPlaces:
             await places.take(name)
             order.append(name)
 
-        waiting = [asyncio.ensure_future(want(name)) for name in ("b", "c")]
-        await asyncio.sleep(0)
+        waiting = [asyncio.ensure_future(want(name)) for name in ("b", "hot", "c")]
+        await asyncio.sleep(0.01)
+        assert order == [], "had the next hot one shared the place, it would not have come free"
         places.give_back("hot")
         await asyncio.sleep(0.01)
         assert order == ["b"]
         places.give_back("b")
+        await asyncio.sleep(0.01)
+        assert order == ["b", "hot"]
+        places.give_back("hot")
         await asyncio.gather(*waiting)
-        assert order == ["b", "c"]
+        assert order == ["b", "hot", "c"]
+
+    async def test_who_gives_up_is_in_nobodys_way(self):
+        places = MemoryPlaces(slots=1, wait_seconds=5)
+        await places.take("hot")
+        first, second = asyncio.ensure_future(places.take("b")), asyncio.ensure_future(places.take("hot"))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        await second
+        places.give_back("hot")
+        places.give_back("hot")
+        assert len(places) == 0
 
     async def test_a_cancelled_wait_leaves_no_trace(self):
         places = MemoryPlaces(slots=1, wait_seconds=5)

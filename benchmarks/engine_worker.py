@@ -27,6 +27,8 @@ def _environment(engine: str) -> None:
         "VLLM_LOGGING_STREAM": "ext://sys.stderr",
         "HF_HUB_OFFLINE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "2",
+        # A figure says how many adapters are in memory, whatever they weigh.
+        "ATTUNE_ADAPTER_MEMORY_BYTES": str(10**12),
         "VLLM_PLUGINS": "attune" if with_plugin(engine) else "none",
     }
 

@@ -29,6 +29,7 @@ from inference.engine_checks import Unservable, check_config, check_not_resumabl
 from inference.memory import AdapterMemory
 from inference.prefix_keys import prefill_key
 from inference.scheduling import needs_adapter
+from inference.settings import adapter_settings
 
 logger = init_logger("vllm.attune")
 
@@ -252,7 +253,9 @@ def _model_loading() -> None:
         loaded = original(self, model, vllm_config, device)
         self.lora_manager.attune_memory = AdapterMemory(
             read=functools.partial(compat_memory.read_adapter, self.lora_manager),
+            size=compat_memory.bytes_of,
             capacity=vllm_config.lora_config.max_cpu_loras,
+            staged_bytes=adapter_settings().staged_bytes,
         )
         return loaded
 

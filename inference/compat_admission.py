@@ -11,6 +11,7 @@ from vllm.logger import init_logger
 from inference.compat_table import installed_version
 from inference.residency import Residency, Verdict
 from inference.scheduling import Line
+from inference.settings import adapter_settings
 
 logger = init_logger("vllm.attune")
 
@@ -48,6 +49,7 @@ def residency_of(core: Any) -> Residency:
     if not hasattr(core.scheduler, "attune_residency"):
         core.scheduler.attune_residency = Residency(
             capacity=core.vllm_config.lora_config.max_cpu_loras,
+            max_bytes=adapter_settings().resident_bytes,
             load=lambda adapter, drop: core.model_executor.collective_rpc(
                 "attune_load", args=(adapter, drop)
             ),

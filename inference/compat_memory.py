@@ -54,6 +54,13 @@ def _packed(manager: Any, adapter: Any) -> Any:
     return adapter
 
 
+def bytes_of(adapter: Any) -> int:
+    """What a LoRAModel's tensors take; a side of a packed layer is a list with None where a projection has none."""
+    sides = [side for layer in adapter.loras.values() for side in (layer.lora_a, layer.lora_b)]
+    tensors = [tensor for side in sides for tensor in (side if isinstance(side, list) else [side])]
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
 def install() -> None:
     """Called by compat, after the sources were checked.
 
@@ -76,7 +83,7 @@ def install() -> None:
     def prefetch(self: Any, name: str, path: str) -> dict[str, str]:
         return self.model_runner.lora_manager.attune_memory.prefetch(name, path)
 
-    def load(self: Any, lora_request: Any, drop: list[int]) -> dict[str, str]:
+    def load(self: Any, lora_request: Any, drop: list[int]) -> dict[str, Any]:
         manager = self.model_runner.lora_manager
         for adapter_id in drop:
             manager.remove_adapter(adapter_id)
@@ -85,7 +92,8 @@ def install() -> None:
         )
 
     def status(self: Any) -> dict[str, Any]:
-        return {"active": True, "adapters": sorted(self.model_runner.lora_manager.attune_memory.names())}
+        memory = self.model_runner.lora_manager.attune_memory
+        return {"active": True, "adapters": sorted(memory.names()), "bytes": memory.bytes_resident()}
 
     WorkerBase.attune_prefetch = prefetch
     WorkerBase.attune_load = load

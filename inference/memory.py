@@ -19,15 +19,29 @@ from adapters_store.errors import AdapterError
 class Resident:
     name: str
     weights: Any
+    bytes: int
 
 
 class AdapterMemory:
-    """`read(name, path)` returns weights that fit this worker's model, or raises; called in any thread."""
+    """`read(name, path)` returns weights that fit this worker's model, or raises; called in any thread.
 
-    def __init__(self, *, read: Callable[[str, str], Any], capacity: int) -> None:
+    `size(weights)` is in bytes. `capacity` adapters and `staged_bytes` are what is staged at most; what is resident is
+    bounded by who asks for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[str, str], Any],
+        size: Callable[[Any], int],
+        capacity: int,
+        staged_bytes: int,
+    ) -> None:
         self._read = read
+        self._size = size
         self._capacity = capacity
-        self._staged: OrderedDict[str, Future[Any]] = OrderedDict()
+        self._staged_bytes = staged_bytes
+        self._staged: OrderedDict[str, Future[Resident]] = OrderedDict()
         self._resident: dict[int, Resident] = {}
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attune-adapters")
 
@@ -40,7 +54,7 @@ class AdapterMemory:
             return {"state": "ready"}
         future = self._staged.get(name)
         if future is None:
-            future = self._staged[name] = self._reader.submit(self._read, name, path)
+            future = self._staged[name] = self._reader.submit(self._fetch, name, path)
             self._forget_oldest()
         self._staged.move_to_end(name)
         if not future.done():
@@ -51,8 +65,8 @@ class AdapterMemory:
         del self._staged[name]
         return failure(error)
 
-    def load(self, adapter_id: int, name: str, path: str, drop: Collection[int]) -> dict[str, str]:
-        """Make an adapter resident, after dropping others; {"state": "ready"} or {"state": "failed", ...}.
+    def load(self, adapter_id: int, name: str, path: str, drop: Collection[int]) -> dict[str, Any]:
+        """Make an adapter resident, after dropping others; {"state": "ready", "bytes"} or {"state": "failed", ...}.
 
         Waits for a prefetch under way, reads here and now if there was none.
         """
@@ -60,14 +74,14 @@ class AdapterMemory:
             self._resident.pop(dropped, None)
         resident = self._resident.get(adapter_id)
         if resident is not None:
-            return {"state": "ready"} if resident.name == name else failure(IdTaken(adapter_id))
+            return ready(resident) if resident.name == name else failure(IdTaken(adapter_id))
         future = self._staged.pop(name, None)
         try:
-            weights = future.result() if future is not None else self._read(name, path)
+            resident = future.result() if future is not None else self._fetch(name, path)
         except Exception as error:
             return failure(error)
-        self._resident[adapter_id] = Resident(name, weights)
-        return {"state": "ready"}
+        self._resident[adapter_id] = resident
+        return ready(resident)
 
     def get(self, adapter_id: int, name: str) -> Any | None:
         """The weights of a resident adapter, None if it is not; raises IdTaken if the id is another's."""
@@ -87,7 +101,7 @@ class AdapterMemory:
         """Make weights resident that are in no file, in place of what had the id, after dropping others."""
         for dropped in drop:
             self._resident.pop(dropped, None)
-        self._resident[adapter_id] = Resident(name, weights)
+        self._resident[adapter_id] = Resident(name, weights, self._size(weights))
 
     def remove(self, name: str) -> dict[str, int]:
         """Forget every copy of an adapter; returns how many there were in each tier."""
@@ -99,9 +113,22 @@ class AdapterMemory:
     def names(self) -> set[str]:
         return {resident.name for resident in self._resident.values()} | set(self._staged)
 
+    def bytes_resident(self) -> int:
+        return sum(resident.bytes for resident in self._resident.values())
+
+    def _fetch(self, name: str, path: str) -> Resident:
+        weights = self._read(name, path)
+        return Resident(name, weights, self._size(weights))
+
     def _forget_oldest(self) -> None:
-        while len(self._staged) > self._capacity:
-            self._staged.popitem(last=False)[1].cancel()
+        read = [future for future in self._staged.values() if future.done() and not future.exception()]
+        over = sum(future.result().bytes for future in read) - self._staged_bytes
+        while len(self._staged) > self._capacity or (over > 0 and len(self._staged) > 1):
+            _, future = self._staged.popitem(last=False)
+            if future in read:
+                over -= future.result().bytes
+            else:
+                future.cancel()
 
 
 class IdTaken(AdapterError):
@@ -115,6 +142,11 @@ class AdapterMemoryFull(AdapterError):
     """Every place in CPU adapter memory belongs to a prompt in flight, or to weights that are in no file."""
 
     code = "adapter_memory_full"
+
+
+def ready(resident: Resident) -> dict[str, Any]:
+    """A worker's answer, {"state": "ready", "bytes"}: what the adapter takes of this worker's memory."""
+    return {"state": "ready", "bytes": resident.bytes}
 
 
 def failure(error: BaseException) -> dict[str, str]:

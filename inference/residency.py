@@ -12,7 +12,7 @@ have been dropped in the meantime. If they are gone then, that request ends with
 """
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import Any
@@ -33,16 +33,21 @@ class Residency:
     """Which adapters are resident; evicts the least recently used one that no prompt needs.
 
     `load(adapter, drop)` makes an adapter (a LoRARequest) resident in every worker and returns their answers, see
-    AdapterMemory.load. `capacity` is vLLM's max_cpu_loras.
+    AdapterMemory.load. `capacity` is vLLM's max_cpu_loras. An adapter's bytes are known once it is there, so a worker
+    holds `max_bytes` and one adapter at most, and beside them what is in no file (put).
     """
 
     #: While others run, a step spends no longer than this on reading adapters that nobody prefetched.
     SECONDS_A_STEP = 0.02
 
-    def __init__(self, *, capacity: int, load: Callable[[Any, list[int]], Iterable[dict[str, str]]]) -> None:
+    def __init__(
+        self, *, capacity: int, max_bytes: int, load: Callable[[Any, list[int]], Iterable[dict[str, Any]]]
+    ) -> None:
         self._capacity = capacity
+        self._max_bytes = max_bytes
         self._load = load
         self._names: OrderedDict[int, str] = OrderedDict()
+        self._bytes: Counter[int] = Counter()
         self._kept: set[int] = set()
         self._step = -1
         self._admitted: set[int] = set()
@@ -77,16 +82,21 @@ class Residency:
     def _room(self, running: Collection[Any]) -> list[int] | None:
         """What to drop for one more adapter; None if everything is needed by a prompt that is not done."""
         excess = len(self._names) + 1 - self._capacity
-        if excess <= 0:
+        over = self._bytes.total() - self._max_bytes
+        if excess <= 0 and over <= 0:
             return []
         needed = {request.lora_request.lora_int_id for request in running if request.lora_request}
         stay = needed | self._admitted | self._kept
-        idle = [adapter_id for adapter_id in self._names if adapter_id not in stay]
-        return idle[:excess] if len(idle) >= excess else None
+        drop: list[int] = []
+        for adapter_id in self._names:
+            if adapter_id not in stay and (len(drop) < excess or over > 0):
+                drop.append(adapter_id)
+                over -= self._bytes[adapter_id]
+        return drop if len(drop) >= excess and over <= 0 else None
 
     def _make_resident(self, adapter: Any, drop: list[int]) -> tuple[Verdict, str]:
         for adapter_id in drop:
-            del self._names[adapter_id]
+            self._take_out(adapter_id)
         began = time.monotonic()
         answers = list(self._load(adapter, drop))
         self._spent += time.monotonic() - began
@@ -94,6 +104,7 @@ class Residency:
             if answer["state"] != "ready":
                 return Verdict.FAILED, answer["message"]
         self._names[adapter.lora_int_id] = adapter.lora_name
+        self._bytes[adapter.lora_int_id] = max(answer["bytes"] for answer in answers)
         self._admitted.add(adapter.lora_int_id)
         return Verdict.READY, ""
 
@@ -118,15 +129,20 @@ class Residency:
         answers = write(drop)
         if all(answer["state"] == "ready" for answer in answers):
             for dropped in drop:
-                del self._names[dropped]
+                self._take_out(dropped)
             self._names[adapter_id] = name
             self._kept.add(adapter_id)
+            del self._bytes[adapter_id]
         return answers
 
     def forget(self, name: str) -> list[int]:
         """Take an adapter out of the ledger (its worker-side copies are removed by attune_remove)."""
         ids = [adapter_id for adapter_id, known in self._names.items() if known == name]
         for adapter_id in ids:
-            del self._names[adapter_id]
-            self._kept.discard(adapter_id)
+            self._take_out(adapter_id)
         return ids
+
+    def _take_out(self, adapter_id: int) -> None:
+        del self._names[adapter_id]
+        self._kept.discard(adapter_id)
+        del self._bytes[adapter_id]

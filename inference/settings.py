@@ -28,6 +28,8 @@ class AdapterSettings(Environment):
     s3_region: str = "us-east-1"
     adapter_cache_dir: Path = Path("~/.cache/attune/adapters")
     adapter_cache_bytes: int = Field(default=10_000_000_000, ge=1_000_000)
+    #: Bytes of adapters in a worker's memory, beside the bound on their number (cpu_slots).
+    adapter_memory_bytes: int = Field(default=8_000_000_000, ge=1_000_000)
     #: Seconds a request waits for room in CPU memory before it is told to come back.
     adapter_wait_seconds: float = Field(default=10.0, ge=0)
 
@@ -38,6 +40,15 @@ class AdapterSettings(Environment):
         if given and missing:
             raise ValueError(f"storage is half configured: set {', '.join(missing)} too, or unset the rest")
         return self
+
+    @property
+    def staged_bytes(self) -> int:
+        """The part of the memory for what was read ahead of its request."""
+        return self.adapter_memory_bytes // 4
+
+    @property
+    def resident_bytes(self) -> int:
+        return self.adapter_memory_bytes - self.staged_bytes
 
     @property
     def own_adapters_dir(self) -> Path:

@@ -28,7 +28,7 @@ class OneWorker:
         self.restart()
 
     def restart(self) -> None:
-        self.memory = AdapterMemory(read=self.read, capacity=4)
+        self.memory = AdapterMemory(read=self.read, size=len, capacity=4, staged_bytes=1000)
         self.reads = 0
 
     def read(self, name: str, path: str):
@@ -116,7 +116,7 @@ async def test_what_another_copy_would_not_mend_is_not_fetched_again(served, eng
     def unreadable(name: str, path: str):
         raise OSError("no room")
 
-    engine.memory = AdapterMemory(read=unreadable, capacity=4)
+    engine.memory = AdapterMemory(read=unreadable, size=len, capacity=4, staged_bytes=1000)
     scope = RequestScope()
     with pytest.raises(NotLoaded) as refusal:
         await served.hold(scope, "maren")

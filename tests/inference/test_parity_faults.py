@@ -118,6 +118,15 @@ def test_prefetch_reads_ahead_in_the_workers(engine: Engine, make):
     assert adapter.name in engine.llm.collective_rpc("attune_status")[0]["adapters"]
 
 
+def test_memory_is_counted_in_bytes(engine: Engine, make):
+    """Six places: what is in them is six adapters of 30 layers, whose float32 tensors are as many bytes in memory."""
+    adapters = [make() for _ in range(3)] + [make(method="lora", modules=("self_attn.q_proj",)) for _ in range(3)]
+    for adapter in adapters:
+        engine.ask([Question(PROMPT, adapter, 1)])
+    expected = sum(array.astype("float32").nbytes for adapter in adapters for array in adapter.tensors.values())
+    assert engine.llm.collective_rpc("attune_status")[0]["bytes"] == expected
+
+
 def test_a_plain_peft_lora_acts_everywhere(engine: Engine, reference, make, tmp_path):
     """Any name that is not ours is ordinary vLLM; a subset of targets, rank 4, alpha by PEFT's own config."""
     from safetensors.numpy import save_file

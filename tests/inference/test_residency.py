@@ -20,14 +20,15 @@ def running(*numbers):
 
 
 class Ledger:
-    def __init__(self, capacity, *, seconds=0.0):
+    def __init__(self, capacity, *, max_bytes=1000, seconds=0.0):
         self.calls, self.answers, self.seconds = [], {}, seconds
-        self.residency = Residency(capacity=capacity, load=self._load)
+        self.residency = Residency(capacity=capacity, max_bytes=max_bytes, load=self._load)
 
     def _load(self, wanted, drop):
         self.calls.append((wanted.lora_int_id, drop))
         time.sleep(self.seconds)
-        return [{"state": "ready"}, self.answers.get(wanted.lora_int_id, {"state": "ready"})]
+        ready = {"state": "ready", "bytes": 10}
+        return [ready, self.answers.get(wanted.lora_int_id, ready)]
 
     def admit(self, number, step, now=(), name=None):
         return self.residency.admit(adapter(number, name), step=step, running=now)[0]
@@ -59,6 +60,28 @@ def test_what_was_admitted_in_this_step_is_never_dropped():
     ledger = Ledger(2)
     assert [ledger.admit(n, 5) for n in (1, 2, 3)] == [Verdict.READY, Verdict.READY, Verdict.FULL]
     assert ledger.admit(3, 6) is Verdict.READY
+
+
+def test_memory_holds_so_many_bytes_and_one_adapter():
+    ledger = Ledger(9, max_bytes=25)
+    for number in (1, 2, 3, 4, 5):
+        assert ledger.admit(number, number) is Verdict.READY
+    assert ledger.calls == [(1, []), (2, []), (3, []), (4, [1]), (5, [2])]
+    ledger.answers[6] = {"state": "ready", "bytes": 90}
+    assert ledger.admit(6, 6) is Verdict.READY
+    assert ledger.admit(7, 7, running(6)) is Verdict.FULL, "all of it is one adapter's, and that is needed"
+    assert ledger.admit(7, 8) is Verdict.READY
+    assert ledger.calls[-2:] == [(6, [3]), (7, [4, 5, 6])]
+
+
+def test_what_is_in_no_file_comes_on_top_of_the_bytes():
+    ledger = Ledger(9, max_bytes=25)
+    ledger.answers[1] = {"state": "ready", "bytes": 90}
+    ledger.admit(1, 0)
+    assert put(ledger, 1, "synced") == ("ready", [])
+    for number in (2, 3, 4):
+        assert ledger.admit(number, number) is Verdict.READY
+    assert ledger.calls[-1] == (4, [])
 
 
 def test_a_failure_in_any_worker_is_a_failure_and_may_be_tried_again():
@@ -134,7 +157,7 @@ def read(name, path):
 
 @pytest.fixture
 def memory():
-    return AdapterMemory(read=read, capacity=2)
+    return AdapterMemory(read=read, size=len, capacity=2, staged_bytes=1000)
 
 
 def wait(memory, name, path="here"):
@@ -148,13 +171,14 @@ def wait(memory, name, path="here"):
 
 def test_prefetch_then_load_reads_once(memory):
     assert wait(memory, "a") == {"state": "ready"}
-    assert memory.load(1, "a", "gone", []) == {"state": "ready"}
+    assert memory.load(1, "a", "gone", []) == {"state": "ready", "bytes": len("weights of a")}
     assert memory.get(1, "a") == "weights of a"
     assert memory.prefetch("a", "gone") == {"state": "ready"}
 
 
 def test_load_reads_by_itself(memory):
-    assert memory.load(1, "a", "here", []) == {"state": "ready"}
+    assert memory.load(1, "a", "here", []) == {"state": "ready", "bytes": len("weights of a")}
+    assert memory.bytes_resident() == len("weights of a")
     assert memory.get(2, "b") is None
 
 
@@ -176,6 +200,15 @@ def test_resident_adapters_stay_until_dropped_staged_ones_do_not(memory):
     assert memory.names() == {"a", "c", "d"}
     memory.load(2, "d", "gone", [1])
     assert memory.names() == {"c", "d"}
+
+
+def test_what_is_read_ahead_is_bounded_by_bytes_too():
+    memory = AdapterMemory(read=read, size=len, capacity=9, staged_bytes=2 * len("weights of a"))
+    for name in "abc":
+        wait(memory, name)
+    assert memory.names() == {"a", "b", "c"}, "what comes is not weighed yet"
+    wait(memory, "d")
+    assert memory.names() == {"b", "c", "d"}
 
 
 def test_an_id_belongs_to_one_name(memory):

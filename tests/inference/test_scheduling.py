@@ -354,7 +354,9 @@ def test_512_streams_with_512_adapters_on_8_slots():
     bench = Bench(blocks=512 * 5, slots=8, at_once=512)
     read = []
     bench.scheduler.attune_residency = Residency(
-        capacity=64, load=lambda adapter, drop: read.append(adapter.lora_int_id) or [{"state": "ready"}]
+        capacity=64,
+        max_bytes=1,
+        load=lambda adapter, drop: read.append(adapter.lora_int_id) or [{"state": "ready", "bytes": 0}],
     )
     for index in range(512):
         bench.add(str(index), 40, name(index), count=80)

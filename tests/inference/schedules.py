@@ -4,7 +4,7 @@ An engine is played with, not restarted: its scheduler reads these limits anew i
 """
 
 import copy
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,21 +17,24 @@ from tests.inference.reference import Reference
 
 #: Lengths of prompts, all of them beginnings of one text: what can be shared between them is, what can't must not be.
 PROMPTS = (1, 31, 33, 64, 80)
-LONGEST_ANSWER = 16
+LONGEST_ANSWER = 12
 #: No schedule needs so many steps; one that does goes round in circles.
 STEPS = 2000
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """`prompt` and `adapter` are numbers in what a Play was given, no adapter is the base model's; `cancelled` is after
-    how many steps, if ever."""
+    """Steps `after` the one before it. `prompt` and `adapter` are numbers in what a Play was given."""
 
     after: int
     prompt: int
+    #: None is the base model.
     adapter: int | None
     count: int
+    #: After how many steps, if ever.
     cancelled: int | None
+    #: Whether it goes on with what it was told: that is prompt then, and its KV was computed without the adapter.
+    again: bool
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ def schedules(adapters: int) -> st.SearchStrategy[Schedule]:
         adapter=st.sampled_from((None, *range(adapters))),
         count=st.integers(1, LONGEST_ANSWER),
         cancelled=st.sampled_from((None, None, None, 0, 2, 5, 12)),
+        again=st.sampled_from((False, False, True)),
     )
     return st.builds(
         Schedule,
@@ -95,64 +99,72 @@ class Play:
     ) -> None:
         self._engine = engine
         self._reference = reference
-        self._prompts = [list(text[:length]) for length in PROMPTS]
+        self._text = list(text)
         self._adapters = adapters
-        self._known: dict[tuple[int, str | None], tuple[list[int], list[int]]] = {}
+        self._known: dict[tuple[tuple[int, ...], str | None], tuple[list[int], list[int]]] = {}
         self.said = self.compared = self.cancelled = 0
 
     def check(self, schedule: Schedule) -> None:
         self._engine.forget_prefixes()
         with limits(self._engine, schedule):
             questions = self._run(schedule)
-        for arrival, question in zip(schedule.arrivals, questions, strict=True):
+        for question in questions:
             if question.finish is None:
                 self.cancelled += 1
             else:
-                assert (question.finish, len(question.answer)) == ("length", arrival.count), arrival
-            self._compare(arrival, question)
+                assert (question.finish, len(question.answer)) == ("length", question.count)
+            self._compare(question)
 
     def _run(self, schedule: Schedule) -> list[Question]:
-        """What each arrival was told; `finish` is None where it gave up first."""
-        questions = [
-            Question(
-                self._prompts[arrival.prompt],
-                None if arrival.adapter is None else self._adapters[arrival.adapter],
-                arrival.count,
-            )
-            for arrival in schedule.arrivals
-        ]
+        """What everybody was told; `finish` is None where one gave up first."""
         vllm = self._engine.llm.llm_engine
-        coming, gone, due, step = deque(range(len(questions))), {}, 0, 0
+        questions: list[Question] = []
+        coming, gone, again = deque(schedule.arrivals), defaultdict(list), {}
+        step = last = 0
+
+        def begin(question: Question) -> str:
+            questions.append(question)
+            name = str(len(questions) - 1)
+            self._engine.begin(name, question)
+            return name
+
         try:
             while coming or vllm.has_unfinished_requests():
                 assert step < STEPS, "it never ends"
-                while coming and due + schedule.arrivals[coming[0]].after <= step:
-                    number, due = coming.popleft(), step
-                    self._engine.begin(str(number), questions[number])
-                    cancelled = schedule.arrivals[number].cancelled
-                    if cancelled is not None:
-                        gone.setdefault(step + cancelled, []).append(str(number))
-                vllm.abort_request(gone.pop(step, []))
+                while coming and last + coming[0].after <= step:
+                    arrival, last = coming.popleft(), step
+                    name = begin(self._question(arrival))
+                    again[name] = arrival.again
+                    if arrival.cancelled is not None:
+                        gone[step + arrival.cancelled].append(name)
+                vllm.abort_request(gone[step])
                 for output in vllm.step() if vllm.has_unfinished_requests() else ():
                     question = questions[int(output.request_id)]
                     question.answer = list(output.outputs[0].token_ids)
                     question.finish = output.outputs[0].finish_reason
+                    if output.finished and again.pop(output.request_id, False):
+                        prompt = [*question.prompt, *question.answer, *self._text[:3]]
+                        begin(Question(prompt, question.adapter, question.count))
                 step += 1
         finally:
             vllm.abort_request([str(number) for number in range(len(questions))])
         return questions
 
-    def _compare(self, arrival: Arrival, question: Question) -> None:
+    def _question(self, arrival: Arrival) -> Question:
+        adapter = None if arrival.adapter is None else self._adapters[arrival.adapter]
+        return Question(self._text[: PROMPTS[arrival.prompt]], adapter, arrival.count)
+
+    def _compare(self, question: Question) -> None:
         """Token for token, as far as the reference is sure; it is asked again only when an answer is longer."""
-        answer = question.answer
+        answer, adapter = question.answer, question.adapter
         if not answer:
             return
-        key = (arrival.prompt, question.adapter and question.adapter.name)
+        key = tuple(question.prompt), adapter and adapter.name
         said, sure = self._known.get(key, ([], []))
         if len(said) < len(answer):
-            said, sure = answer, self._reference.two_phase(question.prompt, answer, question.adapter).sure
-        kind = question.adapter and (question.adapter.manifest.method, question.adapter.manifest.position)
-        assert answer[: len(sure)] == sure[: len(answer)], f"{len(question.prompt)} tokens, {kind}: {arrival}"
+            said, sure = answer, self._reference.two_phase(question.prompt, answer, adapter).sure
+        kind = adapter and (adapter.manifest.method, adapter.manifest.position)
+        assert answer[: len(sure)] == sure[: len(answer)], f"{len(question.prompt)} tokens of prompt, {kind}"
         self._known[key] = said, sure
         self.said += len(answer)
         self.compared += min(len(answer), len(sure))

@@ -13,7 +13,7 @@ import pytest
 
 from tests.inference.adapters import random_adapter
 from tests.inference.engine import BLOCK, Engine, Question
-from tests.inference.reference import Adapter, Reference
+from tests.inference.reference import Reference
 from tests.inference.trainer_side import TrainerSide
 
 pytestmark = pytest.mark.engine

@@ -120,10 +120,14 @@ def test_prefetch_reads_ahead_in_the_workers(engine: Engine, make):
 
 def test_memory_is_counted_in_bytes(engine: Engine, make):
     """Six places: what is in them is six adapters of 30 layers, whose float32 tensors are as many bytes in memory."""
-    adapters = [make() for _ in range(3)] + [make(method="lora", modules=("self_attn.q_proj",)) for _ in range(3)]
+    adapters = [make() for _ in range(3)] + [
+        make(method="lora", modules=("self_attn.q_proj",)) for _ in range(3)
+    ]
     for adapter in adapters:
         engine.ask([Question(PROMPT, adapter, 1)])
-    expected = sum(array.astype("float32").nbytes for adapter in adapters for array in adapter.tensors.values())
+    expected = sum(
+        array.astype("float32").nbytes for adapter in adapters for array in adapter.tensors.values()
+    )
     assert engine.llm.collective_rpc("attune_status")[0]["bytes"] == expected
 
 

@@ -143,7 +143,11 @@ def test_what_a_worker_refuses_changes_nothing():
 
 def test_cold_adapters_do_not_hold_up_those_who_run():
     ledger = Ledger(9, seconds=0.03)
-    assert [ledger.admit(n, 0, running()) for n in (1, 2, 3)] == [Verdict.READY, Verdict.READING, Verdict.READING]
+    assert [ledger.admit(n, 0, running()) for n in (1, 2, 3)] == [
+        Verdict.READY,
+        Verdict.READING,
+        Verdict.READING,
+    ]
     assert [ledger.admit(n, 1, ()) for n in (2, 3)] == [Verdict.READY] * 2, "nobody runs: nobody is held up"
 
 

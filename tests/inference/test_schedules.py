@@ -27,30 +27,33 @@ def play(engine, reference, adapters) -> Play:
     return Play(engine, reference, text, [adapters[number] for number in CHOSEN])
 
 
-def of_every_kind(**limits) -> Schedule:
-    """Every adapter and the base model, twice, so that there is something to share; every fourth request is given up."""
-    kinds = [*range(len(CHOSEN)), None]
-    arrivals = [
-        Arrival(number % 2, (3, 1)[number // 8], kinds[number % 8], 6 + number % 8, 9 if number % 4 == 1 else None)
+#: Every adapter and the base model, with a long prompt and then a short one of the same words; some give up, some ask
+#: on. Four at a time in eight KV blocks, in pieces.
+EVERYTHING = Schedule(
+    arrivals=[
+        Arrival(
+            after=number % 2,
+            prompt=(3, 1)[number // 8],
+            adapter=(*range(len(CHOSEN)), None)[number % 8],
+            count=5 + number % 8,
+            cancelled=9 if number % 4 == 1 else None,
+            again=number % 5 == 0,
+        )
         for number in range(16)
-    ]
-    return Schedule(arrivals, **limits)
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        of_every_kind(tokens_a_step=64, at_once=12, slots=2, chunk=20, reserved=0),
-        of_every_kind(tokens_a_step=40, at_once=12, slots=1, chunk=0, reserved=18),
     ],
-    ids=["many prompts in pieces", "one slot, hardly any memory"],
+    tokens_a_step=48,
+    at_once=12,
+    slots=2,
+    chunk=20,
+    reserved=19,
 )
-def test_schedules_that_have_everything(play, engine, schedule):
+
+
+def test_a_schedule_that_has_everything(play, engine):
     before = engine.counter("num_preemptions"), play.said, play.compared, play.cancelled
-    play.check(schedule)
+    play.check(EVERYTHING)
     assert play.cancelled > before[3]
-    if schedule.reserved:
-        assert engine.counter("num_preemptions") > before[0]
+    assert engine.counter("num_preemptions") > before[0]
     assert play.compared - before[2] >= 0.8 * (play.said - before[1]), "the reference was hardly ever sure"
 
 
@@ -62,7 +65,7 @@ def test_schedules_that_nobody_thought_of(play, pytestconfig):
     print(f"--hypothesis-seed={number}")
 
     @seed(number)
-    @settings(max_examples=settings.default.max_examples if many else 3, deadline=None, database=None)
+    @settings(max_examples=settings.default.max_examples if many else 2, deadline=None, database=None)
     @given(schedules(len(CHOSEN)))
     def check(schedule: Schedule) -> None:
         play.check(schedule)
@@ -71,10 +74,10 @@ def test_schedules_that_nobody_thought_of(play, pytestconfig):
 
 
 def test_more_streams_with_an_adapter_each_than_there_are_slots_or_places(engine, reference, base, tmp_path):
-    """24 of them, 2 slots, memory for 6: two prompts a step, in order, while twelve streams go on at once."""
+    """Of 14 streams twelve may run at once, with 2 slots and memory for 6: in order, and each says what it should."""
     adapters = [
         random_adapter(tmp_path / str(number), base=base, method="direft", rank=4, seed=700 + number)
-        for number in range(24)
+        for number in range(14)
     ]
     questions = [Question(list(range(800, 809)), adapter, 12) for adapter in adapters]
     for number, question in enumerate(questions):
@@ -86,9 +89,9 @@ def test_more_streams_with_an_adapter_each_than_there_are_slots_or_places(engine
                 began.append(output.request_id)
             questions[int(output.request_id)].answer = list(output.outputs[0].token_ids)
         at_once = max(at_once, len(engine.core.scheduler.running))
-    assert began == [str(number) for number in range(24)]
+    assert began == [str(number) for number in range(14)]
     assert at_once > 8
     for question in questions:
         assert len(question.answer) == 12
         assert reference.two_phase(question.prompt, question.answer, question.adapter).agrees(question.answer)
-    assert len({tuple(question.answer) for question in questions}) > 12, "each says something of its own"
+    assert len({tuple(question.answer) for question in questions}) > 7, "each says something of its own"

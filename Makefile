@@ -4,7 +4,9 @@
 # DATA=file  MODEL=folder    the demo with your own conversations or another base model
 PYTHON_BIN := .venv/bin/python
 STACK := $(PYTHON_BIN) -m local_stack
-PARALLEL := not engine and not stack and not browser
+WITHOUT_ENGINE := not engine and not stack and not browser
+# Two processes. Files in their own order: by number of tests, as xdist likes it, those of few long tests come last.
+BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup browser base-model up down status logs demo test test-fast check format lock
 
@@ -35,11 +37,11 @@ demo: setup
 	@$(PYTHON_BIN) -m local_stack.demo $(if $(DATA),--data "$(DATA)") $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
 test: browser
-	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(PARALLEL)" --durations 15 $(ARGS)
-	@$(PYTHON_BIN) -m pytest -m "not ($(PARALLEL))" --durations 15 $(ARGS)
+	@$(PYTHON_BIN) -m pytest $(BY_FILE) -m "$(WITHOUT_ENGINE)" --durations 15 $(ARGS)
+	@$(PYTHON_BIN) -m pytest -m "not ($(WITHOUT_ENGINE))" --durations 15 $(ARGS)
 
 test-fast: setup
-	@$(PYTHON_BIN) -m pytest -n 2 --dist loadfile -m "$(PARALLEL) and not slow" $(ARGS)
+	@$(PYTHON_BIN) -m pytest $(BY_FILE) -m "$(WITHOUT_ENGINE) and not slow" $(ARGS)
 
 check: setup
 	@bash local_stack/setup/check.sh

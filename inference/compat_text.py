@@ -3,6 +3,7 @@
 import ast
 import inspect
 import io
+from functools import lru_cache
 from importlib.resources.abc import Traversable
 
 
@@ -20,8 +21,13 @@ def source_text(tree: Traversable, name: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=1)  # one module's names are asked for one after the other
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def _definition(text: str, path: list[str]) -> str:
-    body: list[ast.stmt] = ast.parse(text).body
+    body = _parsed(text).body
     for part in path:
         # Of several definitions (typing.overload) the last is the one that Python keeps.
         named = [

@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("command", choices=["up", "down", "status", "logs"])
     parser.add_argument("--home", type=Path, default=None, help="data folder (ATTUNE_HOME, else .attune)")
     parser.add_argument("--parts", default="", help=f"comma-separated, of {', '.join(PARTS)}")
-    parser.add_argument("--fast", action="store_true", help="for tests: don't wait for the disk at creation")
+    parser.add_argument("--fast", action="store_true", help="for tests: never wait for the disk")
     parser.add_argument("--leash", action="store_true", help="stop when standard input is closed")
     parser.add_argument("--once", nargs=argparse.REMAINDER, default=[], help="run a command, then stop")
     given = parser.parse_args()

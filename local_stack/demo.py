@@ -43,7 +43,7 @@ def main() -> int:
         screen.heading(
             "Starting PostgreSQL, Valkey, S3, the web application, a trainer and vLLM (about a minute)"
         )
-        with stack.start(env=base.env, on_line=screen.progress) as running:
+        with stack.start(env=base.env, fast=False, on_line=screen.progress) as running:
             return perform(screen, running, cast, base, once=given.once)
     except StackError as error:
         screen.problem(f"\n{error}")

@@ -26,7 +26,7 @@ def base_prepare(model: str | None, *, licence: str | None, tell: Callable[[str]
     name = os.environ.get("ATTUNE_BASE_MODEL", DEMO_MODEL)
     if model is not None:
         tell(f"Entering {model} in the catalogue of base models. A large one takes a while to download.")
-        with stack.start(parts={*STORES, "migrate"}, on_line=tell) as running:
+        with stack.start(parts={*STORES, "migrate"}, fast=False, on_line=tell) as running:
             terms = ("--license", licence) if licence else ()
             name = json.loads(manage(running, "base_model_add", model, *terms))["name"]
     return Base(name, {"ATTUNE_BASE_MODEL": name, "ATTUNE_SIGNUP_OPEN": "true"})

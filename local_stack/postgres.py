@@ -64,7 +64,9 @@ def postgres(home: Home, *, port: int, env: dict[str, str], fast: bool) -> Servi
         forget_stale_pid(data / "postmaster.pid")
 
     command = [str(programs / "postgres"), "-D", str(data), "-p", str(port)]
-    for name, value in SETTINGS.items():
+    # Only a power cut shows the difference; a commit takes 2 ms less.
+    settings = {**SETTINGS, "fsync": "off"} if fast else SETTINGS
+    for name, value in settings.items():
         command += ["-c", f"{name}={value}"]
     return Service(
         name="postgres",

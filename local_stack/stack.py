@@ -112,7 +112,8 @@ def start(
 ) -> Stack:
     """Start `parts` and return when all are ready (the three stores: about 3 s; with the engine: a minute).
 
-    `env` is added to the environment; a URL in it replaces a part. `on_line` gets each line of progress.
+    `env` is added to the environment; a URL in it replaces a part. `on_line` gets each line of progress. `fast` is for
+    data that nobody misses after a power cut.
     Raises StackError with the progress and the failing part's log when a part does not start.
     """
     place = Home(home or default_folder())

@@ -4,6 +4,7 @@ Their addresses are known before they run, so that Django can be set up at once.
 tests marked `stack` use everything, engine and trainer included, on a data folder of their own.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -19,6 +20,16 @@ from local_stack import stack as local_stack
 from local_stack.home import STORES, Home
 from local_stack.plan import plan
 from tests.local_stack.gone import all_gone
+
+# What the imports make stays to the end: looking through it for garbage, now and in every test, takes long and finds
+# nothing.
+gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _point_django_at(home: Path) -> None:

@@ -1,6 +1,8 @@
 """The engine, asked one thing at a time: what the dispatcher wants of it. Chats stream (webapp/chat/engine.py)."""
 
+import ssl
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import httpx
@@ -9,6 +11,12 @@ from webapp.config.settings import settings
 
 #: Seconds. The engine is near, so either it takes the connection at once or it is not there.
 _CONNECT = 5.0
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """The system's, read once: that takes longer than what the engine is asked, and httpx does it for every client."""
+    return httpx.create_ssl_context()
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,7 @@ class Engine:
             timeout=httpx.Timeout(seconds, connect=_CONNECT),
             # The engine is ours: no proxy of the environment stands between.
             trust_env=False,
+            verify=certificates(),
             **more,
         )
 

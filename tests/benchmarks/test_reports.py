@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from benchmarks import plots
 from benchmarks.figures import Case, Figure, Target
 from benchmarks.reports import report, summary
@@ -101,6 +103,7 @@ def test_what_ended_early_is_said():
     assert "**ours failed:** ours ended early (1)" in text
 
 
+@pytest.mark.slow
 def test_pictures(tmp_path):
     file = tmp_path / "figure.json"
     file.write_text(json.dumps(results()))

@@ -25,6 +25,7 @@ PROMPT, ANSWER = list(range(20, 31)), list(range(40, 52))
 MODELS_OF_PROVEN = [name for name in MODELS if architecture_of(name) in PROVEN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS_OF_PROVEN)
 def test_the_trainer_computes_in_one_pass_what_is_served_in_two_phases(name, tmp_path):
     base = tmp_path / name

@@ -54,7 +54,8 @@ class TestMemoryPlaces:
         await asyncio.sleep(0.01)
         assert order == [], "had the next hot one shared the place, it would not have come free"
         places.give_back("hot")
-        await asyncio.sleep(0.01)
+        for _ in range(20):  # turns of the loop: on a busy machine a hundredth of a second has room for none
+            await asyncio.sleep(0)
         assert order == ["b"]
         places.give_back("b")
         await asyncio.sleep(0.01)

@@ -1,6 +1,5 @@
 """Tiny tensors are fastest on one thread, most of all on a busy machine."""
 
-import gc
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,6 @@ import torch
 from training_jobs import threads
 
 torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def frozen_imports():
-    """Every training collects garbage once, and what the imports made is most of what it would look through."""
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

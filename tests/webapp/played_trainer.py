@@ -57,7 +57,7 @@ class PlayedTrainer:
         sha256 = hashlib.sha256(data).hexdigest()
         slot = self._say("uploads", {"sha256": sha256, "size": len(data)}).json()
         if not slot["already_there"]:
-            httpx.put(slot["url"], content=data, headers=slot["headers"], trust_env=False).raise_for_status()
+            self.web.put(slot["url"], content=data, headers=slot["headers"]).raise_for_status()
         return {"sha256": sha256, "size": len(data)}
 
     def adapter(

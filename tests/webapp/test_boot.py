@@ -62,6 +62,7 @@ def test_missing_settings_are_all_named() -> None:
         assert name in done.stderr
 
 
+@pytest.mark.slow
 def test_no_torch_in_webapp() -> None:
     """Importing everything of the web process loads neither torch nor a model library."""
     code = """
@@ -81,6 +82,7 @@ def test_migrations_are_complete() -> None:
     call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 
 
+@pytest.mark.slow
 def test_deployment_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     env = {**os.environ, "ATTUNE_PUBLIC_URL": "https://attune.example"}
     done = subprocess.run(

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from webapp.config.settings import settings
+from webapp.engine import certificates
 
 _TIMEOUT_SECONDS = 2
 
@@ -38,7 +39,12 @@ class EngineMetrics:
 def engine_metrics() -> EngineMetrics | None:
     """None if the engine is away, starting, or answers something else."""
     try:
-        response = httpx.get(f"{settings().engine_url}/metrics", timeout=_TIMEOUT_SECONDS, trust_env=False)
+        response = httpx.get(
+            f"{settings().engine_url}/metrics",
+            timeout=_TIMEOUT_SECONDS,
+            trust_env=False,
+            verify=certificates(),
+        )
         response.raise_for_status()
         return parse_metrics(response.text)
     except (httpx.HTTPError, ValueError):

@@ -1,6 +1,6 @@
 # make demo | up | test: everything else (virtual environment, packages, demo model) is set up on the way.
 # PARTS=postgres,valkey,s3   only these parts (up) or only their logs (logs)
-# ARGS=...                   passed on to the demo or to pytest
+# ARGS=...                   passed on to the demo, to base-model (--license apache-2.0) or to pytest
 # DATA=file  MODEL=folder    the demo with your own conversations or another base model
 PYTHON_BIN := .venv/bin/python
 STACK := $(PYTHON_BIN) -m local_stack
@@ -8,7 +8,7 @@ WITHOUT_ENGINE := not engine and not stack and not browser
 # Two processes. Files in their own order: by number of tests, as xdist likes it, those of few long tests come last.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup browser base-model up down status logs demo test test-fast check format lock
+.PHONY: help setup browser named base-model up down status logs demo test test-fast check format lock
 
 help:
 	@echo "make demo        the whole job before your eyes: upload, train, chat with and without the adapter"
@@ -30,7 +30,11 @@ up: setup
 down status logs: setup
 	@$(STACK) $@ $(if $(PARTS),--parts $(PARTS)) || test $$? = 3
 
-base-model: setup
+# Before anything is set up or started.
+named:
+	@test -n "$(MODEL)" || { echo 'Say which: make base-model MODEL=<hub id or folder>, without a model card ARGS="--license apache-2.0"' >&2; exit 2; }
+
+base-model: named setup
 	@$(STACK) up --parts postgres,valkey,s3,migrate --once $(PYTHON_BIN) manage.py base_model_add "$(MODEL)" $(ARGS)
 
 demo: setup

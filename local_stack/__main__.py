@@ -31,7 +31,7 @@ def up(home: Home, parts: list[str], *, fast: bool, leash: bool, once: list[str]
             print(error, file=sys.stderr)
             return 1
         print(f"Starting {', '.join(service.name for service in todo.services)}.", flush=True)
-        return Supervisor(home, todo, guard=guard_pid).run()
+        return Supervisor(home, todo, guard=guard_pid, leash=leash).run()
 
     return guard.guarded(home, supervise, leash=leash)
 

@@ -21,8 +21,8 @@ def migrate(*, env: Environ, needs: tuple[str, ...]) -> Service:
 
 
 def base_model(*, env: Environ, folder: Path, needs: tuple[str, ...]) -> Service:
-    """Enter the local base model in the catalogue; nothing happens when it is there already."""
-    command = (sys.executable, "manage.py", "base_model_add", str(folder))
+    """Enter the base model that is served in the catalogue, if it is new, as the one that jobs and chats use."""
+    command = (sys.executable, "manage.py", "base_model_add", str(folder), "--default")
     return Service(
         name="base-model", command=command, env=env, cwd=ROOT, needs=needs, once=True, patience=120
     )

@@ -57,10 +57,11 @@ def say(text: str) -> None:
 
 
 class Supervisor:
-    def __init__(self, home: Home, plan: Plan, *, guard: int) -> None:
+    def __init__(self, home: Home, plan: Plan, *, guard: int, leash: bool = False) -> None:
         self.home = home
         self.plan = plan
         self.guard = guard
+        self.leash = leash  # started by a program: it says itself what there is to see and how to stop
         self.parts = [Part(service) for service in plan.services]
         self.stopping = False
         self.announced = False
@@ -171,6 +172,8 @@ class Supervisor:
         self.announced = True
         logs = shlex.quote(str(self.home.logs))
         say(f"\nAll parts are up after {time.monotonic() - self.begun:.0f} s.")
+        if self.leash:
+            return
         if "web" in self.plan.urls:
             say(f"  Dashboard  {self.plan.urls['web']}")
         say(

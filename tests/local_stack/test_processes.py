@@ -163,3 +163,13 @@ def test_needs_are_started_first_and_stopped_last(place: Home, marks: Path):
     os.kill(started, signal.SIGTERM)
     os.waitpid(started, 0)
     assert order() == ["start-store", "start-step", "start-app", "stop-app", "stop-store"]
+
+
+@pytest.mark.parametrize("leash", [False, True])
+def test_only_who_started_it_by_hand_is_told_how_to_stop_it(
+    place: Home, leash: bool, capsys: pytest.CaptureFixture[str]
+):
+    Supervisor(place, Plan((), {}, {"web": "http://web.example"}, {}), guard=0, leash=leash).announce()
+    said = capsys.readouterr().out
+    assert "All parts are up" in said
+    assert ("Ctrl-C" in said) == ("http://web.example" in said) == (not leash)

@@ -12,8 +12,9 @@ from safetensors.numpy import save_file
 from adapters_store.architectures import PROVEN
 from webapp.adapters import model_folder, sources
 from webapp.adapters.base_models import base_model_add
+from webapp.adapters.hub import hub_download
 from webapp.adapters.models import BaseModel
-from webapp.config.faults import BadRequest
+from webapp.config.faults import BadRequest, Unavailable
 from webapp.jobs.models import Job
 
 pytestmark = pytest.mark.django_db
@@ -113,6 +114,26 @@ def test_a_licence_said_by_hand(models: Path) -> None:
     assert base.license == "mit"
 
 
+@pytest.mark.parametrize("card", [None, CARD, "---\nlicense: cc-by-nc-4.0\n---\n"])
+def test_what_was_said_once_holds_for_this_very_model(models: Path, card: str | None) -> None:
+    made = folder(models, card=card)
+    base_model_add(source=str(made), licence="acme-terms", label="Ours")
+    base, new = base_model_add(source=str(made), make_default=True)  # as every start of the stack does
+    assert not new
+    assert (base.license, base.label, base.attribution) == ("acme-terms", "Ours", "tiny-chat, acme-terms.")
+    base, _ = base_model_add(source=str(made), licence="mit", label="")
+    assert (base.license, base.label) == ("mit", "")
+
+
+def test_a_licence_is_not_kept_for_other_weights(models: Path) -> None:
+    made = folder(models, card=None)
+    base_model_add(source=str(made), licence="mit")
+    save_file({"w": np.ones((4, 8), np.float32)}, made / "model.safetensors")
+    with pytest.raises(BadRequest, match=r'ARGS="--license apache-2\.0"') as refused:
+        base_model_add(source=str(made))
+    assert refused.value.code == "licence_unknown"
+
+
 @pytest.mark.parametrize(
     ("licence", "prefix", "words"),
     [
@@ -157,6 +178,19 @@ def test_the_hub_away(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(CommandError, match="HF_HUB_OFFLINE"):
         call_command("base_model_add", "HuggingFaceTB/SmolLM2-360M-Instruct")
+
+
+def test_the_hub_out_of_reach(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens: refused
+    with pytest.raises(CommandError, match="give its folder"):
+        call_command("base_model_add", "HuggingFaceTB/SmolLM2-360M-Instruct")
+    with pytest.raises(Unavailable) as away:
+        hub_download("acme/tiny", commit="main", folder=tmp_path / "tiny", files=["*.json"])
+    assert away.value.code == "hub_unavailable"
+    assert not BaseModel.objects.exists()
 
 
 def test_the_demo_model_says_what_it_is(models: Path) -> None:

@@ -20,16 +20,23 @@ def base_model_add(
 ) -> tuple[BaseModel, bool]:
     """Enter a hub id or a local folder; the row, and whether it is new. Idempotent; the first one is the default.
 
+    What the catalogue says of this very model's `licence` and `label` holds until something else is said.
     `elsewhere`: engine and trainer run on other machines, so this one's memory says nothing. Raises BadRequest or
     Unavailable, with what to do; nothing is changed then.
     """
     found = source_find(source, revision=revision)
     found.fetch_facts()
+    known = BaseModel.objects.filter(name=found.name).first()
     # Before gigabytes are downloaded in vain.
     model_config_read(found.folder)
-    terms = licence_read(found.folder, name=found.name, source=found.source, said=licence)
+    if known is None:
+        licence_read(found.folder, name=found.name, source=found.source, said=licence)
     found.fetch_weights()
     model = model_folder_read(found.folder)
+    if known is not None and known.digest == model.digest:
+        licence = known.license if licence is None else licence
+        label = known.label if label is None else label
+    terms = licence_read(found.folder, name=found.name, source=found.source, said=licence)
     if not elsewhere:
         check_memory(model)
     facts = {

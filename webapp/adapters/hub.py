@@ -32,7 +32,7 @@ def hub_download(repo: str, *, commit: str, folder: Path, files: list[str]) -> N
 def _faults(repo: str, revision: str | None) -> Iterator[None]:
     from huggingface_hub.errors import (
         GatedRepoError,
-        HfHubHTTPError,
+        HTTPError,  # of the client that it uses, which need not be the one that we use
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
@@ -58,7 +58,7 @@ def _faults(repo: str, revision: str | None) -> Iterator[None]:
         raise Unavailable(
             "HF_HUB_OFFLINE is set. Unset it, or give a local folder.", code="hub_offline"
         ) from None
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (HTTPError, LocalEntryNotFoundError, OSError) as error:
         raise Unavailable(
             f"The hub cannot be reached ({type(error).__name__}). Try again, or download the model elsewhere and give "
             "its folder.",

@@ -44,14 +44,14 @@ def licence_read(folder: Path, *, name: str, source: str, said: str | None) -> L
     licence = (said or found).lower()
     if not licence or licence == "other":
         raise BadRequest(
-            "This model's licence is not known: it has no card (README.md) that names one. Find out, and pass it, "
-            "e.g. --license apache-2.0.",
+            "This model's licence is not known: it has no card (README.md) that names one. Find out, and say it once: "
+            f"{_how_to_say('apache-2.0')}.",
             code="licence_unknown",
         )
     if "-nc" in licence and not said:
         raise BadRequest(
-            f"This model's licence, {licence}, forbids commercial use. If yours is none, confirm with "
-            f"--license {licence}.",
+            f"This model's licence, {licence}, forbids commercial use. If yours is none, confirm it once: "
+            f"{_how_to_say(licence)}.",
             code="licence_non_commercial",
         )
     languages = card.get("language") or []
@@ -62,6 +62,11 @@ def licence_read(folder: Path, *, name: str, source: str, said: str | None) -> L
         name_prefix=_name_prefix(licence),
         label=str(card.get("label") or ""),
     )
+
+
+def _how_to_say(licence: str) -> str:
+    """For whoever types make, and for whoever runs the command itself."""
+    return f'make base-model MODEL=… ARGS="--license {licence}", or base_model_add … --license {licence}'
 
 
 def _name_prefix(licence: str) -> str:

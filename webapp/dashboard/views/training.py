@@ -50,7 +50,12 @@ class JobForm(forms.Form):
         error_messages={"required": "Choose a file."},
     )
     method = forms.ChoiceField(choices=[(key, name) for key, name, _ in METHODS], initial="direft")
-    base = forms.ModelChoiceField(BaseModel.objects.none(), label="Base model", empty_label=None)
+    base = forms.ModelChoiceField(
+        BaseModel.objects.none(),
+        label="Base model",
+        empty_label=None,
+        help_text="The first is the one that answers now. A training on another waits at its end until that one does.",
+    )
     suffix = forms.RegexField(
         r"^[\w.-]{1,18}$",
         label="Name",

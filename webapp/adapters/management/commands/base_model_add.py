@@ -24,7 +24,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--label", help="a sentence shown wherever the model answers")
         parser.add_argument(
-            "--default", action="store_true", help="what jobs and chats use when they name none"
+            "--default", action="store_true", help="what the engine serves, and a job is offered first"
         )
         parser.add_argument(
             "--elsewhere", action="store_true", help="engine and trainer run on other machines than this"

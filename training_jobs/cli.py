@@ -28,12 +28,16 @@ from training_jobs.messages import (
     DEFAULTS,
     FEWEST_CONVERSATIONS,
     FEWEST_TOKENS,
+    HELD_OUT_FEWEST,
+    HELD_OUT_MOST_SHARE,
+    HELD_OUT_SHARE,
     Base,
     Comparison,
     Conversation,
     Hyperparameters,
     Recipe,
     auto_epochs,
+    held_out_count,
 )
 from training_jobs.sft import Pace
 
@@ -92,7 +96,14 @@ def conversations(path: Path, *, held_out: float, seed: int) -> Iterator[str]:
             good.append(Conversation.model_validate({"id": str(number), **known}))
         except (ValueError, TypeError, RecursionError) as error:
             print(f"line {number} is left out: {_reason(error)}", file=sys.stderr)
-    chosen = set(random.Random(seed).sample(range(len(good)), int(held_out * len(good))))
+    count = held_out_count(held_out, len(good)) if held_out and len(good) >= HELD_OUT_FEWEST else 0
+    if held_out and not count and all(talk.split == "train" for talk in good):
+        print(
+            f"Nothing is held out: of fewer than {HELD_OUT_FEWEST} conversations each is needed. "
+            'Rows with "split": "validation" are judged by, however few.',
+            file=sys.stderr,
+        )
+    chosen = set(random.Random(seed).sample(range(len(good)), count))
     for index, talk in enumerate(good):
         yield (talk.model_copy(update={"split": "validation"}) if index in chosen else talk).model_dump_json()
 
@@ -100,7 +111,7 @@ def conversations(path: Path, *, held_out: float, seed: int) -> Iterator[str]:
 def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
-        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg'].removeprefix('Value error, ')}"
     return "it is not a JSON object" if isinstance(error, TypeError) else f"it is not JSON ({error})"
 
 
@@ -214,7 +225,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--held-out", type=float, default=0.1, help="share of conversations to judge by (0.1)"
+        "--held-out",
+        type=float,
+        default=HELD_OUT_SHARE,
+        help=f"share of conversations to judge by ({HELD_OUT_SHARE}), if there are at least {HELD_OUT_FEWEST}",
     )
     arguments = parser.parse_args(argv)
     if not arguments.data.is_file():
@@ -223,8 +237,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"{arguments.base} is not the folder of a model: it has no config.json")
     if arguments.out.exists():
         parser.error(f"{arguments.out} is there already: choose another --out, or remove it")
-    if not 0 <= arguments.held_out < 1:
-        parser.error("--held-out is a share from 0 to below 1")
+    if not 0 <= arguments.held_out <= HELD_OUT_MOST_SHARE:
+        parser.error(f"--held-out is a share from 0 to {HELD_OUT_MOST_SHARE}")
     return arguments
 
 

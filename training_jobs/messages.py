@@ -44,11 +44,20 @@ class Message(BaseModel):
 
 
 class Turn(Message):
-    """One message of a conversation. `weight` 0 keeps an assistant's from being trained; others never are."""
+    """One message of a conversation. `weight` 0 keeps an assistant's from being trained; others never are.
+
+    No text is empty: an answer of nothing would teach the model to be silent.
+    """
 
     role: Literal["system", "user", "assistant"]
     content: str
     weight: Literal[0, 1] = 1
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.content.strip():
+            raise ValueError(f"an empty {self.role} message")
+        return self
 
 
 class Conversation(Message):
@@ -57,6 +66,19 @@ class Conversation(Message):
     id: str
     messages: Annotated[list[Turn], Field(min_length=1)]
     split: Literal["train", "validation"] = "train"
+
+
+#: The share of a file's conversations that is held out to judge by, unless another is asked for, and the most to ask.
+HELD_OUT_SHARE, HELD_OUT_MOST_SHARE = 0.1, 0.5
+#: Of fewer conversations (pieces of a chat count each) none is held out: each is needed.
+HELD_OUT_FEWEST = 20
+#: Held out at least and at most, whatever the share.
+HELD_OUT_LEAST, HELD_OUT_MOST = 2, 64
+
+
+def held_out_count(share: float, conversations: int) -> int:
+    """How many of at least HELD_OUT_FEWEST conversations to hold out, by webapp and by attune-train."""
+    return min(HELD_OUT_MOST, max(HELD_OUT_LEAST, round(share * conversations)))
 
 
 class Object(Message):

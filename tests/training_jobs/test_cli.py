@@ -7,7 +7,7 @@ import pytest
 
 from adapters_store.weights import adapter_read
 from tests.training_jobs.tiny import tiny_folder
-from training_jobs.cli import main
+from training_jobs.cli import conversations, main
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,36 @@ def test_nothing_held_out_says_so(tmp_path, base, capsys):
     said = capsys.readouterr().out
     assert "Nothing was held out" in said
     assert "loss" not in said
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+@pytest.mark.parametrize("role", ["system", "user", "assistant"])
+def test_an_empty_text_is_refused_as_at_the_upload(tmp_path, capsys, role, text):
+    turns = [
+        {"role": each, "content": text if each == role else "Aye!"}
+        for each in ("system", "user", "assistant")
+    ]
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join([row(0), row(1, messages=turns)]))
+    assert len(list(conversations(data, held_out=0, seed=0))) == 1
+    assert f"an empty {role} message" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("rows", "held_out"), [(19, 0), (20, 2)])
+def test_as_many_are_held_out_as_in_the_service(tmp_path, capsys, rows, held_out):
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(row(number) for number in range(rows)))
+    talks = [json.loads(line) for line in conversations(data, held_out=0.05, seed=0)]
+    assert sum(talk["split"] == "validation" for talk in talks) == held_out
+    assert ("Nothing is held out: of fewer than 20" in capsys.readouterr().err) == (held_out == 0)
+
+
+@pytest.mark.parametrize(("share", "split"), [(0.0, "train"), (0.1, "validation")])
+def test_what_was_asked_for_needs_no_reason(tmp_path, capsys, share, split):
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join([row(0), row(1, split=split)]))
+    assert len(list(conversations(data, held_out=share, seed=0))) == 2
+    assert capsys.readouterr().err == ""
 
 
 def test_nothing_to_train_leaves_nothing(tmp_path, base, capsys):

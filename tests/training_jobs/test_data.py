@@ -47,8 +47,6 @@ ORDINARY = [
     "hi",
     "  two spaces\n\nand lines \n",
     "héllo 👋🏽 — ünïcode",
-    "\n",
-    "",
     "<|im_end",
     "a\tb",
     "日本語",

@@ -11,7 +11,9 @@ from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooMany
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 from rest_framework import exceptions
+from rest_framework.parsers import MultiPartParser
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from webapp.config.faults import (
     BadRequest,
@@ -32,6 +34,8 @@ _TYPES = {
     503: "server_error",
     504: "server_error",
 }
+#: How a file is sent, for whoever sent it otherwise.
+CURL_UPLOAD = "with curl, -F purpose=fine-tune -F file=@my.jsonl"
 _OURS = "Something went wrong on our side. Try again; if it stays, report the request id {}."
 
 
@@ -88,7 +92,7 @@ def _answer(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     """For Django REST framework."""
-    fault = error if isinstance(error, UserFault) else _translated(error)
+    fault = error if isinstance(error, UserFault) else _translated(error, context["view"])
     if fault is None:
         _log.exception("unexpected", exc_info=error)
         return Response(server_fault_body(context["request"]._request), status=500)
@@ -107,18 +111,20 @@ def _add_headers(fault: UserFault, response: Any) -> None:
         response["retry-after"] = "2"
 
 
-def _translated(error: Exception) -> UserFault | None:
+def _translated(error: Exception, view: APIView) -> UserFault | None:
     """Django's and the framework's own exceptions as ours; None for a fault of ours."""
+    takes_files = MultiPartParser in view.parser_classes
     match error:
         case exceptions.ParseError():
-            return BadRequest(
-                "The body could not be read: send JSON (or multipart for files).", code="bad_body"
-            )
+            wanted = "multipart/form-data" if takes_files else "JSON"
+            return BadRequest(f"The body could not be read: send {wanted}.", code="bad_body")
         case exceptions.MethodNotAllowed():
             return MethodNotAllowed(str(error.detail), code="method_not_allowed")
         case exceptions.UnsupportedMediaType():
             return UnsupportedType(
-                "Send 'Content-Type: application/json' (or multipart/form-data for files).",
+                f"Send multipart/form-data: {CURL_UPLOAD}."
+                if takes_files
+                else "Send 'Content-Type: application/json'.",
                 code="bad_request",
             )
         case RequestDataTooBig():
@@ -129,7 +135,7 @@ def _translated(error: Exception) -> UserFault | None:
 
 
 def _is_api(request: HttpRequest) -> bool:
-    return request.path.startswith(("/v1/", "/internal/", "/api/"))
+    return f"{request.path}/".startswith(("/v1/", "/internal/", "/api/"))
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

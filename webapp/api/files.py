@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from webapp.api.errors import CURL_UPLOAD
 from webapp.api.idempotency import answered, once
 from webapp.api.requests import FileForm, FilesPage, read_form
 from webapp.api.rows import file_by_id, files_of, page_of
@@ -152,6 +153,12 @@ def listed(data: list[dict[str, Any]], has_more: bool) -> dict[str, Any]:
 
 
 def _upload(request: Request) -> tuple[FileForm, UploadedFile]:
+    if "file" in request.POST:
+        raise BadRequest(
+            f"'file' came as text, not as a file. Send the file itself ({CURL_UPLOAD}: mind the @).",
+            code="missing_file",
+            param="file",
+        )
     form = read_form(FileForm, request.POST)
     if set(request.FILES) != {"file"} or len(request.FILES.getlist("file")) != 1:
         raise BadRequest("Send exactly one file, in the part 'file'.", code="missing_file", param="file")

@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import TargetModule
+from training_jobs.messages import HELD_OUT_MOST_SHARE
 from webapp.config.strict_json import read_object
-from webapp.datasets.held_out import MOST_SHARE
 from webapp.datasets.upload import Voice
 
 M = TypeVar("M", bound=BaseModel)
@@ -75,7 +75,7 @@ class JobRequest(Body):
     integrations: Annotated[list[Any], Field(max_length=0)] | None = None
     adapter: AdapterAsked | None = None
     #: Attune's own: the share of the training file's conversations to judge by, 0 for none. Likewise in `extra_body`.
-    held_out: Annotated[float, Field(ge=0, le=MOST_SHARE)] | None = None
+    held_out: Annotated[float, Field(ge=0, le=HELD_OUT_MOST_SHARE)] | None = None
 
 
 class FileForm(BaseModel):

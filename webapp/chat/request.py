@@ -3,10 +3,11 @@
 OpenAI's request, less what would let a caller reach into the engine: templates, token lists, logits, media.
 """
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from webapp.config.faults import TooLarge
 from webapp.config.strict_json import read_json
@@ -15,9 +16,29 @@ MAX_BODY_BYTES = 1_000_000
 MAX_SCHEMA_BYTES = 20_000
 MAX_SCHEMA_DEPTH = 12
 
+#: OpenAI's fields that nothing here can honour: named as such, not as misspelt.
+NOT_SUPPORTED = frozenset({
+    "audio", "function_call", "functions", "logit_bias", "metadata", "modalities",
+    "parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort",
+    "service_tier", "tool_choice", "tools", "verbosity", "web_search_options",
+})  # fmt: skip
+
+
+def _in_form(pattern: str, otherwise: str) -> AfterValidator:
+    """The whole text is of this pattern, or the error is the sentence: nobody should have to read a pattern."""
+    form = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(otherwise)
+        return text
+
+    return AfterValidator(check)
+
+
 #: PostgreSQL stores no NUL, and nobody's id or model's name has control characters.
-_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
-_UserId = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PRINTABLE)]
+_printable = _in_form(r"[^\x00-\x1f\x7f]*", "must not contain control characters")
+_UserId = Annotated[str, StringConstraints(min_length=1, max_length=200), _printable]
 _Stop = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -35,7 +56,9 @@ class ChatMessage(_Part):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | Annotated[list[TextPart], Field(max_length=100)] | None = None
-    name: Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,64}$")] | None = None
+    name: Annotated[str, _in_form(r"[\w.-]{1,64}", "must be 1 to 64 letters, digits, _, . or -")] | None = (
+        None
+    )
     refusal: None = None
     audio: None = None
     function_call: None = None
@@ -56,7 +79,7 @@ class StreamOptions(_Part):
 
 
 class JsonSchema(_Part):
-    name: Annotated[str, StringConstraints(pattern=r"^[\w-]{1,64}$")]
+    name: Annotated[str, _in_form(r"[\w-]{1,64}", "must be 1 to 64 letters, digits, _ or -")]
     description: Annotated[str, StringConstraints(max_length=1000)] | None = None
     schema_: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
@@ -84,7 +107,7 @@ class ResponseFormat(_Part):
 class ChatRequest(_Part):
     """A request for chat completions; numbers are in OpenAI's ranges, `n` and lengths capped tighter."""
 
-    model: Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=_PRINTABLE)]
+    model: Annotated[str, StringConstraints(min_length=1, max_length=300), _printable]
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1000)]
     user: _UserId | None = None
     safety_identifier: _UserId | None = None
@@ -136,7 +159,7 @@ _FORWARDED = {
 def chat_request(body: bytes) -> ChatRequest:
     """A checked request, or a UserFault that names the field and what to do."""
     check_size(body)
-    return read_json(ChatRequest, body)
+    return read_json(ChatRequest, body, not_supported=NOT_SUPPORTED)
 
 
 def check_size(body: bytes) -> None:

@@ -15,7 +15,8 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from webapp.config.faults import NotFound
-from webapp.datasets.models import File
+from webapp.datasets.intake import UPLOAD_PURPOSE
+from webapp.datasets.models import File, FileStatus
 from webapp.datasets.readers import readable_by
 from webapp.jobs.models import Job
 from webapp.tenants.models import Membership, Role
@@ -81,6 +82,11 @@ def readable_files(request: HttpRequest) -> QuerySet[File]:
     """Those that may be opened: own ones, and the company's for its managers."""
     scope = scope_of(request)
     return scope.of(File).filter(readable_by(scope), deleted_at=None)
+
+
+def trainable_files(request: HttpRequest) -> QuerySet[File]:
+    """Of those, what a training can be started on: who may read a file may train on it, as in the API."""
+    return readable_files(request).filter(status=FileStatus.PROCESSED, purpose=UPLOAD_PURPOSE)
 
 
 def readable_jobs(request: HttpRequest) -> QuerySet[Job]:

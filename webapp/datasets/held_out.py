@@ -14,14 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from training_jobs.messages import HELD_OUT_FEWEST, HELD_OUT_LEAST, held_out_count
 from webapp.datasets.fingerprint import fingerprint
 
-#: The share of a file's conversations that is held out unless a job asks for another, and the most it may ask for.
-SHARE, MOST_SHARE = 0.1, 0.5
-#: Of fewer conversations (pieces of a chat count each) none is held out: each is needed.
-FEWEST = 20
-#: Held out at least and at most, whatever the share.
-LEAST, MOST = 2, 64
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -39,7 +34,7 @@ def held_out_choose(talks: Iterable[dict[str, Any]], share: float) -> HeldOut:
     Memory: 8 bytes a row and about 100 for each trained message.
     """
     file = _File(talks)
-    if not share or len(file.source) < FEWEST:
+    if not share or len(file.source) < HELD_OUT_FEWEST:
         return HeldOut()
     return file.by_conversation(share) or file.by_time(share) or HeldOut()
 
@@ -67,9 +62,9 @@ class _File:
 
     def by_conversation(self, share: float) -> HeldOut | None:
         """Whole conversations, as many as the share says, and together no more rows than it says."""
-        if len(self.sizes) < FEWEST:
+        if len(self.sizes) < HELD_OUT_FEWEST:
             return None
-        room, places = _share(share, len(self.source)), _share(share, len(self.sizes))
+        room, places = held_out_count(share, len(self.source)), held_out_count(share, len(self.sizes))
         owner = self.source[self.row]
         fair = self._fair(owner)
         chosen: list[int] = []
@@ -82,7 +77,7 @@ class _File:
     def by_time(self, share: float) -> HeldOut | None:
         """The last pieces of the longest conversation, and never more than half of it."""
         pieces = np.flatnonzero(self.source == self.sizes.argmax())
-        last = pieces[len(pieces) - min(_share(share, len(self.source)), len(pieces) // 2) :]
+        last = pieces[len(pieces) - min(held_out_count(share, len(self.source)), len(pieces) // 2) :]
         return _held_out(last[self._fair(self.row)[last]], "time")
 
     def _order(self, owner: npt.NDArray[np.int64]) -> list[int]:
@@ -100,9 +95,5 @@ class _File:
         return np.bincount(owner, self.length * repeated) * 2 <= np.bincount(owner, self.length)
 
 
-def _share(share: float, count: int) -> int:
-    return min(MOST, max(LEAST, round(share * count)))
-
-
 def _held_out(rows: npt.NDArray[np.int64], by: Literal["conversation", "time"]) -> HeldOut | None:
-    return HeldOut(frozenset(rows.tolist()), by) if len(rows) >= LEAST else None
+    return HeldOut(frozenset(rows.tolist()), by) if len(rows) >= HELD_OUT_LEAST else None

@@ -9,11 +9,10 @@ from django.db import transaction
 
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import TargetModule
-from training_jobs.messages import DEFAULTS, Hyperparameters, Recipe, auto_epochs
+from training_jobs.messages import DEFAULTS, HELD_OUT_SHARE, Hyperparameters, Recipe, auto_epochs
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import BadRequest
 from webapp.config.settings import settings
-from webapp.datasets.held_out import SHARE
 from webapp.datasets.models import File, FileStatus
 from webapp.jobs.events import event_add
 from webapp.jobs.models import Job, Outbox
@@ -34,7 +33,7 @@ class Wishes:
     n_epochs: int | Auto = "auto"
     batch_size: int | Auto = "auto"
     learning_rate_multiplier: float | Auto = "auto"
-    #: The share of conversations to judge by, if no validation file is named: 0 to MOST_SHARE.
+    #: The share of conversations to judge by, if no validation file is named: 0 to HELD_OUT_MOST_SHARE.
     held_out: float | None = None
     #: As the caller wrote it, to show it again.
     asked: dict[str, Any] = field(default_factory=dict)
@@ -95,7 +94,7 @@ def job_create(
         recipe=recipe.model_dump(mode="json", exclude_none=True),
         hyperparameters=hyperparameters.model_dump(),
         seed=seed,
-        held_out_share=SHARE if wishes.held_out is None else wishes.held_out,
+        held_out_share=HELD_OUT_SHARE if wishes.held_out is None else wishes.held_out,
     )
     Outbox.objects.create(tenant=tenant, job=job)
     where = f" of {', '.join(recipe.target_modules)}" if recipe.target_modules else ""

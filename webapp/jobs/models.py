@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from webapp.datasets.held_out import SHARE
+from training_jobs.messages import HELD_OUT_SHARE
 
 
 class State(models.TextChoices):
@@ -53,7 +53,7 @@ class Job(models.Model):
     hyperparameters = models.JSONField(default=dict)
     seed = models.IntegerField()
     #: Of the training file's conversations, to judge by; of no meaning with a validation file.
-    held_out_share = models.FloatField(default=SHARE)
+    held_out_share = models.FloatField(default=HELD_OUT_SHARE)
 
     state = models.CharField(max_length=12, choices=State, default=State.VALIDATING)
     epoch = models.IntegerField(default=0)

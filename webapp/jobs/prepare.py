@@ -10,8 +10,9 @@ import orjson
 
 from adapters_store.errors import AdapterMissing, StorageUnavailable
 from adapters_store.s3 import object_key
+from training_jobs.messages import HELD_OUT_FEWEST
 from webapp.datasets.fingerprint import fingerprint
-from webapp.datasets.held_out import FEWEST, held_out_choose
+from webapp.datasets.held_out import held_out_choose
 from webapp.datasets.storage import objects_put, storage_away, store
 from webapp.datasets.validate import HashedFile
 from webapp.jobs.lifecycle import job_fail_validation, job_queue
@@ -97,7 +98,7 @@ def _merge(row: Job, merged: HashedFile) -> Judged:
 def _part(row: Job, merged: HashedFile) -> Judged:
     """Write the training file's rows, those that are held out marked. Memory: see `held_out_choose`."""
     sha256 = row.training_file.conversations_sha256
-    if not row.held_out_share or row.training_file.conversations_count < FEWEST:
+    if not row.held_out_share or row.training_file.conversations_count < HELD_OUT_FEWEST:
         return Judged()
     chosen = held_out_choose(map(orjson.loads, _lines(row, sha256)), row.held_out_share)
     judged = Judged(chosen.by)
@@ -136,8 +137,8 @@ def _told(judged: Judged, row: Job) -> tuple[str, str]:
     if not row.held_out_share:
         return "info", "Nothing is held out, as asked: the job will have no held-out loss."
     why = (
-        f"fewer than {FEWEST} conversations"
-        if row.training_file.conversations_count < FEWEST
+        f"fewer than {HELD_OUT_FEWEST} conversations"
+        if row.training_file.conversations_count < HELD_OUT_FEWEST
         else "the conversations say too much alike, or stand in too few chats"
     )
     return "info", (

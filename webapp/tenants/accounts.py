@@ -70,9 +70,12 @@ def member_add(*, tenant: Tenant, user: User, role: str) -> Membership:
     return Membership.objects.create(tenant=tenant, user=user, role=role, end_user=end_user)
 
 
-def end_user_ensure(*, tenant: Tenant, external_id: str) -> EndUser:
-    """The tenant's end user with this id, made now if it is new. Raises BadRequest for an unusable id."""
+def end_user_ensure(*, tenant: Tenant, external_id: str, param: str = "user") -> EndUser:
+    """The tenant's end user with this id, made now if it is new. Raises BadRequest for an unusable id.
+
+    `param`: the request's field that holds it.
+    """
     if not isinstance(external_id, str) or not 1 <= len(external_id) <= 200 or "\x00" in external_id:
-        raise BadRequest("A user's id is a string of 1 to 200 characters.", code="bad_user", param="user")
+        raise BadRequest("A user's id is a string of 1 to 200 characters.", code="bad_user", param=param)
     end_user, _ = EndUser.objects.get_or_create(tenant=tenant, external_id=external_id)
     return end_user

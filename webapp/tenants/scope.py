@@ -74,4 +74,6 @@ def acting_for(scope: Scope, user: str | None, *, param: str) -> str | None:
 def end_user_for(scope: Scope, user: str | None, *, param: str) -> EndUser | None:
     """The end user of `acting_for`, made now if new; None: what is done is done for the tenant."""
     external_id = acting_for(scope, user, param=param)
-    return None if external_id is None else end_user_ensure(tenant=scope.tenant, external_id=external_id)
+    if external_id is None:
+        return None
+    return end_user_ensure(tenant=scope.tenant, external_id=external_id, param=param)

@@ -10,11 +10,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.config.faults import UserFault
 from webapp.config.settings import settings
-from webapp.dashboard.access import member_page, own_scope, readable_files
+from webapp.dashboard.access import member_page, own_scope, readable_files, trainable_files
 from webapp.datasets.files import file_create, file_delete, file_reread
 from webapp.datasets.formats import chatgpt, claude
 from webapp.datasets.intake import UPLOAD_PURPOSE
-from webapp.datasets.models import FileStatus
 from webapp.datasets.readers import may_read_file
 from webapp.datasets.sensitive import NAMES
 from webapp.datasets.upload import Asked, Voice
@@ -46,7 +45,15 @@ def files(request: HttpRequest) -> HttpResponse:
             else:
                 return redirect("file", file=file.id)
     found = Paginator(_files(request).order_by("-created_at"), _PER_PAGE).get_page(request.GET.get("page"))
-    context = {"files": found, "problem": problem, "max_bytes": settings().max_upload_bytes}
+    context = {
+        "files": found,
+        "trainable": set(
+            trainable_files(request).filter(id__in=[each.id for each in found]).values_list("id", flat=True)
+        ),
+        "has_companys": _files(request).filter(uploaded_by=None).exists(),
+        "problem": problem,
+        "max_bytes": settings().max_upload_bytes,
+    }
     return render(request, "dashboard/files.html", context, status=422 if problem else 200)
 
 
@@ -56,7 +63,7 @@ def file(request: HttpRequest, file: UUID) -> HttpResponse:
     found = get_object_or_404(_files(request), id=file)
     context = {
         "file": found,
-        "is_ready": found.status == FileStatus.PROCESSED,
+        "is_ready": trainable_files(request).filter(id=found.id).exists(),
         "may_read": may_read_file(scope=own_scope(request), file=found),
         "talks_with_assistant": found.format in (chatgpt.NAME, claude.NAME),
         "sensitive": [each | {"name": NAMES[each["kind"]][1]} for each in found.report.get("sensitive", ())],

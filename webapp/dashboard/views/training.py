@@ -12,11 +12,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import UserFault
-from webapp.dashboard.access import member_page, readable_files, readable_jobs
+from webapp.dashboard.access import member_page, readable_jobs, trainable_files
 from webapp.dashboard.findings import findings
 from webapp.dashboard.progress import loss_chart
-from webapp.datasets.files import UPLOAD_PURPOSE
-from webapp.datasets.models import File, FileStatus
+from webapp.datasets.models import File
 from webapp.jobs.create import Wishes, job_create
 from webapp.jobs.delay import delays_of
 from webapp.jobs.lifecycle import job_cancel, job_pause, job_resume
@@ -81,16 +80,23 @@ class JobForm(forms.Form):
 
     def __init__(self, request: HttpRequest, data: object = None) -> None:
         super().__init__(data, initial={"file": request.GET.get("file"), "base": _default_base()})
-        ready = readable_files(request).filter(
-            status=FileStatus.PROCESSED, purpose=UPLOAD_PURPOSE, uploaded_by=request.user
-        )
-        self.fields["file"].queryset = ready.order_by("-created_at")
-        self.fields["file"].label_from_instance = (
-            lambda file: f"{file.filename} ({file.examples_count} examples)"
-        )
+        self.fields["file"].queryset = trainable_files(request).order_by("-created_at")
+        self.fields["file"].label_from_instance = _file_label
+        wanted = self["file"].value()
+        self.lacks_file = bool(wanted) and not self._takes(wanted)
+        if self.lacks_file:
+            # Without an empty choice the browser would choose the first file in its place, unasked.
+            self.fields["file"].empty_label = "Choose a file"
         self.fields["base"].queryset = BaseModel.objects.order_by("-is_default", "name")
         for name in self.errors if data else ():
             self.fields[name].widget.attrs["aria-invalid"] = "true"
+
+    def _takes(self, file: str) -> bool:
+        try:
+            self.fields["file"].clean(file)
+        except forms.ValidationError:
+            return False
+        return True
 
 
 @member_page
@@ -189,6 +195,11 @@ def _jobs(request: HttpRequest):
     return readable_jobs(request).select_related(
         "tenant__plan", "base", "training_file", "end_user", "adapter"
     )
+
+
+def _file_label(file: File) -> str:
+    whose = "" if file.uploaded_by_id else ", the company's"
+    return f"{file.filename} ({file.examples_count} examples{whose})"
 
 
 def _default_base() -> BaseModel | None:

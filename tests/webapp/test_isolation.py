@@ -218,6 +218,7 @@ def test_trainers_routes(route: str, theirs: Belongings, stranger: Company, clie
         "complete": {
             "epoch": 0,
             "manifest": {"sha256": "0" * 64, "size": 1},
+            "probe": {"sha256": "0" * 64, "size": 1},
             "report": REPORT,
         },
     }.get(route.rsplit("/", 1)[-1], {"bases": [], "device": "", "busy": False})

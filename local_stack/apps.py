@@ -76,7 +76,7 @@ def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
     return Service(
         name="trainer",
         command=(sys.executable, "-m", "training_jobs"),
-        env=env,
+        env={**env, "ATTUNE_LEAVE_SECONDS": "1"},  # everything is gone five seconds after Ctrl-C
         cwd=ROOT,
         needs=needs,
         ready=ready,

@@ -3,6 +3,7 @@
 import logging
 import math
 import threading
+import time
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -10,7 +11,7 @@ from training_jobs.checkpoint_uploads import CheckpointUploads
 from training_jobs.client import JobCalls, WebAway
 from training_jobs.errors import Fenced, JobFault
 from training_jobs.free_memory import gigabytes
-from training_jobs.messages import HEARTBEAT_SECONDS, Checkpoint, Event, Heartbeat
+from training_jobs.messages import HEARTBEAT_SECONDS, Checkpoint, Event, Heartbeat, Release
 from training_jobs.transfer import Storage
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 #: fenced: someone else's or cancelled, say nothing. paused: checkpoint and leave. leaving: this worker stops.
 Reason = Literal["fenced", "paused", "leaving"]
 
+#: The web application gets so long to hear that a job is given back in the middle of a step.
+_HURRY_SECONDS = 1.0
 _EVENTS_AT_ONCE = 200
 _EVENTS_OF_STEPS = 200
 
@@ -29,12 +32,13 @@ class Flag(Protocol):
 class Lease:
     """A watcher of training (training_jobs.sft.Watcher) that reports to the web application.
 
-    `leaving` tells that the worker was asked to stop. Events, steps and checkpoints may come from any thread; an
-    event is forgotten when a heartbeat with it was answered.
+    `leaving` tells that the worker was asked to stop: training does at its next step, and if that is not over in
+    `leave_seconds` the job is given back without it. Events, steps and checkpoints may come from any thread; an event
+    is forgotten when a heartbeat with it was answered.
     """
 
-    def __init__(self, calls: JobCalls, storage: Storage, leaving: Flag) -> None:
-        self._calls, self._leaving = calls, leaving
+    def __init__(self, calls: JobCalls, storage: Storage, leaving: Flag, *, leave_seconds: float) -> None:
+        self._calls, self._leaving, self._leave_seconds = calls, leaving, leave_seconds
         self._lock = threading.Lock()
         self._events: list[Event] = []
         self._step = self._total = 0
@@ -160,6 +164,29 @@ class Lease:
             del self._events[: len(told)]
 
     def _beats(self) -> None:
-        while not self._closed.is_set() and self._ended != "fenced":
-            self._beat()
-            self._closed.wait(HEARTBEAT_SECONDS)
+        left: float | None = None
+        beat_due = 0.0
+        while self._ended != "fenced":
+            now = time.monotonic()
+            if self._leaving.is_set():
+                left = left or now
+                if now - left > self._leave_seconds:
+                    self._give_back()
+                    return
+            if now >= beat_due:
+                self._beat()
+                beat_due = time.monotonic() + HEARTBEAT_SECONDS
+            if self._closed.wait(min(HEARTBEAT_SECONDS, 0.1)):
+                return
+
+    def _give_back(self) -> None:
+        """In the middle of a step, which counts for nothing then: the job goes on from its last checkpoint elsewhere.
+
+        Left to the lease, it would count as a failed attempt.
+        """
+        self._fence()
+        try:
+            release = Release(epoch=self._calls.epoch, checkpoint=self._uploads.last)
+            self._calls.release(release, patience=_HURRY_SECONDS)
+        except (Fenced, JobFault) as error:
+            log.warning("given back: %s", error)

@@ -28,13 +28,15 @@ RELEASE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class JobRunner:
-    """What a worker has for every job. `leaving` tells that it was asked to stop; `pace` is that of checkpoints."""
+    """What a worker has for every job. `leaving` tells that it was asked to stop, which a job may take `leave_seconds`
+    for; `pace` is that of checkpoints."""
 
     worker: str
     web: WebApp
     bases: WarmBase
     work_dir: Path
     leaving: Flag
+    leave_seconds: float
     pace: Pace
 
     def run(self, job: str, *, dispatch_token: str) -> str:
@@ -48,7 +50,7 @@ class JobRunner:
         except Fenced:
             return "fenced"
         storage, calls = Storage(), self.web.of_job(spec)
-        lease = Lease(calls, storage, self.leaving)
+        lease = Lease(calls, storage, self.leaving, leave_seconds=self.leave_seconds)
         lease.start()
         try:
             with tempfile.TemporaryDirectory(

@@ -25,6 +25,9 @@ class Settings(Environment):
     #: Optimiser steps, and seconds, between checkpoints: both must have passed.
     checkpoint_steps: int = Field(default=10, ge=1)
     checkpoint_seconds: float = Field(default=10.0, ge=0)
+    #: Asked to stop, a trainer gets so long to finish its step and leave a checkpoint; then it gives its job back as it
+    #: is. What stops it has to be patient for some seconds more.
+    leave_seconds: float = Field(default=25.0, ge=0)
 
     @field_validator("broker_url")
     @classmethod

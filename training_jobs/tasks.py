@@ -43,5 +43,6 @@ def _runner() -> "JobRunner":
         bases=WarmBase(ours.models_dir, max_tokens=ours.max_model_len),
         work_dir=ours.work_dir,
         leaving=leaving,
+        leave_seconds=ours.leave_seconds,
         pace=Pace(steps=ours.checkpoint_steps, seconds=ours.checkpoint_seconds),
     )

@@ -27,9 +27,10 @@ log = logging.getLogger(__name__)
 #: This worker's id in claims; a restarted worker is another one, and its old jobs are fenced from it.
 WORKER = uuid.uuid4().hex
 
-#: Asked to stop, a job gets so long to checkpoint and release; then so long for Celery's own farewell, which takes
-#: seconds even when it is idle, hangs while the broker is away, and has nothing to say that anyone waits for.
-LEAVE_SECONDS = 25.0
+#: A job that leaves in the middle of a step is given back in so long (lease.py).
+GIVE_BACK_SECONDS = 2.0
+#: For Celery's own farewell, which takes seconds even when it is idle, hangs while the broker is away, and has nothing
+#: to say that anyone waits for.
 FAREWELL_SECONDS = 0.5
 
 
@@ -92,7 +93,7 @@ def _leave(**kwargs: Any) -> None:
 
 
 def _leave_in_time() -> None:
-    deadline = time.monotonic() + LEAVE_SECONDS
+    deadline = time.monotonic() + settings().leave_seconds + GIVE_BACK_SECONDS
     while state.active_requests and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(FAREWELL_SECONDS)

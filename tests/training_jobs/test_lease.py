@@ -22,6 +22,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.beats: list[m.Heartbeat] = []
+        self.released: list[m.Release] = []
         self.answer = lambda beat: None
 
     def heartbeat(self, beat: m.Heartbeat) -> m.HeartbeatReply:
@@ -30,6 +31,10 @@ class Calls:
         if (error := self.answer(beat)) is not None:
             raise error
         return m.HeartbeatReply(state="running", stop=False)
+
+    def release(self, release: m.Release, *, patience: float) -> m.StateReply:
+        self.released.append(release)
+        return m.StateReply(state="queued")
 
 
 class SlowStorage:
@@ -58,9 +63,14 @@ def storage() -> SlowStorage:
 
 
 @pytest.fixture
-def lease(calls, storage, monkeypatch):
+def leaving() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def lease(calls, storage, leaving, monkeypatch):
     monkeypatch.setattr(lease_module, "HEARTBEAT_SECONDS", 0.01)
-    made = Lease(calls, storage, threading.Event())
+    made = Lease(calls, storage, leaving, leave_seconds=0.3)
     made.start()
     yield made
     storage.go.set()
@@ -161,3 +171,23 @@ def test_news_wait_for_a_web_application_that_is_away(lease, calls):
     lease.close()
     lease.tell_the_rest()
     assert [event.message for event in calls.beats[-1].events] == ["patient"]
+
+
+def test_a_step_without_end_does_not_keep_the_job(lease, calls, storage, leaving, tmp_path):
+    """Training is asked to stop and never does: the job is given back once, with what is in storage."""
+    storage.go.set()
+    lease.checkpoint(1, saved(tmp_path, 1))
+    until(lambda: lease.last_checkpoint)
+    leaving.set()
+    assert lease.ended == "leaving"
+    until(lambda: lease.ended == "fenced")
+    until(lambda: calls.released)
+    lease.close()
+    assert calls.released == [m.Release(epoch=1, checkpoint=m.Checkpoint(**STORED.model_dump(), step=1))]
+
+
+def test_a_job_that_ends_in_time_is_left_to_say_so_itself(lease, calls, leaving):
+    leaving.set()
+    lease.close()
+    assert lease.ended == "leaving"
+    assert calls.released == []

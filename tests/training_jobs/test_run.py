@@ -64,6 +64,7 @@ def run(web, bases, tmp_path):
             bases=bases[0],
             work_dir=tmp_path,
             leaving=leaving or threading.Event(),
+            leave_seconds=60,
             pace=Pace(steps=2, seconds=0),
         )
         ended = runner.run(JOB, dispatch_token=dispatch_token)

@@ -42,9 +42,9 @@ def middling() -> LlamaForCausalLM:
 
 def long_examples(count: int) -> Examples:
     made, tokens = Examples(), np.random.default_rng(0)
-    for _ in range(count):
+    for index in range(count):
         row = tokens.integers(3, 8192, LENGTH).tolist()
-        made.train.add(row[:-TARGET], row[-TARGET:])
+        made.train.add(row[:-TARGET], row[-TARGET:], conversation=index)
     return made
 
 

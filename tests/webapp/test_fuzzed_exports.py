@@ -60,7 +60,7 @@ def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_value_in_any_place(name: str, data: st.DataObject) -> None:
     document = DOCUMENTS[name]
@@ -74,7 +74,7 @@ def test_any_value_in_any_place(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_bytes_in_any_place(name: str, data: st.DataObject) -> None:
     upload = TEXTS[name]

@@ -17,7 +17,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(st.text(max_size=2), JSON, max_size=3),
     st.lists(JSON, max_size=5),

@@ -7,6 +7,8 @@ STACK := $(PYTHON_BIN) -m local_stack
 WITHOUT_ENGINE := not engine and not stack and not browser
 # Two processes. Files in their own order: by number of tests, as xdist likes it, those of few long tests come last.
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
+# Modules that use the same engine to the same process, so that each engine starts once.
+BY_ENGINE := -n 2 --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup browser named base-model up down status logs demo test test-fast check format lock
 
@@ -42,7 +44,7 @@ demo: setup
 
 test: browser
 	@$(PYTHON_BIN) -m pytest $(BY_FILE) -m "$(WITHOUT_ENGINE)" --durations 15 $(ARGS)
-	@$(PYTHON_BIN) -m pytest -m "not ($(WITHOUT_ENGINE))" --durations 15 $(ARGS)
+	@$(PYTHON_BIN) -m pytest $(BY_ENGINE) -m "not ($(WITHOUT_ENGINE))" --durations 15 $(ARGS)
 
 test-fast: setup
 	@$(PYTHON_BIN) -m pytest $(BY_FILE) -m "$(WITHOUT_ENGINE) and not slow" $(ARGS)

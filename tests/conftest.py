@@ -60,6 +60,20 @@ _home.chmod(0o755)
 _point_django_at(_home)
 
 
+#: Fixtures that start vLLM: a minute and gigabytes each, so one of each for all tests.
+ENGINES = ("stack", "engine", "served")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`: modules that use the same engine go to one process, all others each to any."""
+    engines = {
+        item.path: name for item in items for name in ENGINES if name in getattr(item, "fixturenames", ())
+    }
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(engines.get(item.path, item.path.stem)))
+
+
 def pytest_unconfigure() -> None:
     shutil.rmtree(_home, ignore_errors=True)
 

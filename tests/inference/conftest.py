@@ -62,15 +62,21 @@ def adapters(tmp_path_factory, base: Path) -> list:
 
 @pytest.fixture(scope="session")
 def engine(base: Path) -> Iterator:
-    """The one vLLM engine of the session, in this process."""
+    """The one vLLM engine of the session, in this process.
+
+    On one thread: other tests have the other core, and threads that wait for a core that is taken spin.
+    """
     os.environ |= {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
     }
+    import torch
+
     from tests.inference import engine as engines
 
+    torch.set_num_threads(1)
     yield from engines.engine(base)
 
 

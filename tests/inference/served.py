@@ -111,6 +111,9 @@ def serve(base: Path, folder: Path, s3: dict[str, str]) -> Iterator[Served]:
         "ATTUNE_MAX_RANK": "16",
         "ATTUNE_MAX_MODEL_LEN": "512",
         "ATTUNE_KV_CACHE_GB": "1",
+        # Not bound to the first core, as the engine of the whole stack is, which may run beside it.
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
     }
     log = folder / "serve.log"
     with log.open("wb") as out:

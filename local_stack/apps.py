@@ -12,6 +12,8 @@ from local_stack.home import ROOT, Home
 from local_stack.service import CommandReady, NotReadyError, Service, http_ready
 
 Environ = dict[str, str]
+#: Seconds that an engine may take to start: a minute on an idle machine, but it shares its cores.
+PATIENCE = 900.0
 
 
 def migrate(*, env: Environ, needs: tuple[str, ...]) -> Service:
@@ -89,12 +91,12 @@ def trainer(*, env: Environ, needs: tuple[str, ...]) -> Service:
 def engine(home: Home, *, env: Environ, port: int) -> Service:
     """vLLM with the plugin. Ready when a generated token equals the one that transformers gives."""
     url = f"http://127.0.0.1:{port}"
+    # Begun beside the engine: while that imports vLLM on one core, this computes what the engine will have to say.
     ready = CommandReady(
-        (sys.executable, "-m", "inference.ready"),
+        (sys.executable, "-m", "inference.ready", "--wait", f"{PATIENCE:.0f}"),
         env,
         ROOT,
         home.log("engine-ready"),
-        first=http_ready(f"{url}/health"),
     )
     return Service(
         name="engine",
@@ -103,6 +105,6 @@ def engine(home: Home, *, env: Environ, port: int) -> Service:
         cwd=ROOT,
         ready=ready,
         url=url,
-        patience=900,  # a minute on an idle machine, but it shares its cores
+        patience=PATIENCE,
         grace=2.0,
     )

@@ -75,12 +75,10 @@ class CommandReady:
     env: Mapping[str, str]
     cwd: Path
     log: Path
-    first: Callable[[], None] = nothing  # a cheap probe that has to pass before
     _running: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     def __call__(self) -> None:
         if self._running is None:
-            self.first()
             with open(os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "ab") as output:
                 self._running = subprocess.Popen(
                     self.command,

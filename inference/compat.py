@@ -8,6 +8,8 @@ was read when the table was written.
 import functools
 import pkgutil
 import sys
+from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,11 @@ def platform() -> str:
 
 def on_cpu() -> bool:
     return platform() == "cpu"
+
+
+def one_process(args: Namespace) -> AbstractContextManager[None]:
+    """Start the server inside: on one device EngineCore runs the model itself (on a GPU that is vLLM's own way)."""
+    return compat_cpu.one_process(args) if on_cpu() else nullcontext()
 
 
 def _phase() -> None:

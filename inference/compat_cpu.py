@@ -1,6 +1,10 @@
 """The part of compat for CPUs: kernels that know segments, and no work at all in steps that adapt nothing."""
 
 import functools
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -143,3 +147,26 @@ def _bypass(layer: Any) -> None:
         return self.base_layer(input_)
 
     layer.forward = forward
+
+
+@contextmanager
+def one_process(args: Namespace) -> Iterator[None]:
+    """0.32. On a CPU vLLM runs the model in a process below EngineCore's, because it sets OpenMP's variables for that
+    process alone; it imports vLLM once more (12 s and half a gigabyte). Here EngineCore is started with the same
+    variables and runs the model itself, as it does on one GPU. Goes when vLLM allows "uni" on a CPU.
+
+    `args` are the server's options, which are changed, unless they ask for several workers or an executor. The
+    variables hold for processes that are started inside; libraries of this one have read theirs.
+    """
+    if args.tensor_parallel_size * args.pipeline_parallel_size * args.data_parallel_size > 1 or (
+        args.distributed_executor_backend is not None
+    ):
+        yield
+        return
+    from vllm.utils.ompmultiprocessing import OMPProcessManager
+
+    args.distributed_executor_backend = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+    alone = SimpleNamespace(local_world_size=1, data_parallel_rank_local=None, _api_process_count=1)
+    threads = OMPProcessManager(SimpleNamespace(parallel_config=alone, kv_transfer_config=None))
+    with threads.configure_omp_envs(rank=0, local_rank=0):
+        yield

@@ -102,11 +102,13 @@ def main() -> None:
     prepare_environment(settings)
     import uvloop
 
-    from inference import canary
+    from inference import canary, compat
     from inference.compat_http import server
 
     canary.install(settings)
-    uvloop.run(server()(server_args(settings, sys.argv[1:])))
+    args = server_args(settings, sys.argv[1:])
+    with compat.one_process(args):
+        uvloop.run(server()(args))
 
 
 if __name__ == "__main__":

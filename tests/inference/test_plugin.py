@@ -1,8 +1,10 @@
 """The plugin works on the vLLM it was written for, refuses any other, and says so to whoever asks."""
 
+import os
 import subprocess
 import sys
 import textwrap
+from argparse import Namespace
 
 import pytest
 
@@ -97,3 +99,22 @@ def test_the_options_for_vllms_own_server_are_the_arguments_for_its_engine():
     words = " ".join(as_options(args)).split()  # as a shell splits what $(…) gives it
     parsed = vars(EngineArgs.add_cli_args(FlexibleArgumentParser()).parse_args(words))
     assert {name: parsed[name] for name in args} == args
+
+
+def test_a_cpus_engine_is_one_process_with_the_threads_that_a_worker_would_have(monkeypatch):
+    """So says vLLM's own manager of OpenMP; asked for several workers, vLLM goes its own way."""
+    from inference import compat
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    alone = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1, "data_parallel_size": 1}
+    args = Namespace(**alone, distributed_executor_backend=None)
+    with compat.one_process(args):
+        threads = int(os.environ["OMP_NUM_THREADS"])
+        assert args.distributed_executor_backend.endswith(".UniProcExecutor")
+    assert 1 <= threads <= len(os.sched_getaffinity(0))
+    assert "OMP_NUM_THREADS" not in os.environ
+    for asked in ({"tensor_parallel_size": 2}, {"distributed_executor_backend": "mp"}):
+        args = Namespace(**{**alone, "distributed_executor_backend": None, **asked})
+        with compat.one_process(args):
+            assert "OMP_NUM_THREADS" not in os.environ
+        assert args.distributed_executor_backend == asked.get("distributed_executor_backend")

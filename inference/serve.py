@@ -106,9 +106,10 @@ def main() -> None:
     from inference.compat_http import server
 
     canary.install(settings)
+    run_server = server()  # first: the plugin, which server_args loads, finds there what it has to replace
     args = server_args(settings, sys.argv[1:])
     with compat.one_process(args):
-        uvloop.run(server()(args))
+        uvloop.run(run_server(args))
 
 
 if __name__ == "__main__":

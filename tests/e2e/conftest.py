@@ -67,8 +67,11 @@ def progress(client: openai.OpenAI, job: str) -> dict[str, Any]:
     return client.fine_tuning.jobs.retrieve(job).to_dict()["progress"]
 
 
-def wait_for(client: openai.OpenAI, job: str, *, state: str, step: int = 0, timeout: float = 300) -> None:
-    """Until the job is in `state`, at `step` or later; fails at once if it can no longer get there."""
+def wait_for(client: openai.OpenAI, job: str, *, state: str, step: int = 0, timeout: float = 900) -> None:
+    """Until the job is in `state`, at `step` or later; fails at once if it can no longer get there.
+
+    A training takes a minute alone and several beside another engine: the default only ends what hangs.
+    """
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         now = progress(client, job)

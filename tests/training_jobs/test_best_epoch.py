@@ -13,6 +13,8 @@ from training_jobs.errors import Stopped
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import example_nlls
 
+pytestmark = pytest.mark.slow  # it trains
+
 #: Five steps an epoch, and held-out rows that answer otherwise: better at first, worse the longer it trains.
 UNLIKE = {
     "hyperparameters": Hyperparameters(n_epochs=8, batch_size=2, learning_rate=1e-2, seed=7),
@@ -73,7 +75,6 @@ def test_without_held_out_examples_the_last_weights_are_kept(tmp_path):
         torch.testing.assert_close(judged[key], tensor, atol=0, rtol=0)
 
 
-@pytest.mark.slow
 def test_resumed_at_any_point_it_keeps_the_same_weights(whole, tmp_path):
     """Before the best epoch, in the middle of its scoring, after it, and in the last scoring."""
     recipe = PREFILL[1]

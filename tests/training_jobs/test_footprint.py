@@ -20,6 +20,8 @@ from training_jobs.examples import Examples
 from training_jobs.footprint import Footprint, footprint, parts_that_fit
 from training_jobs.free_memory import Memory, memory_now
 
+pytestmark = pytest.mark.slow  # it trains
+
 #: docs/training.md says so.
 FACTOR = 1.5
 LENGTH, TARGET, BATCH = 512, 128, 4
@@ -55,7 +57,6 @@ def resident(what: str) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", PREFILL[:2], ids=name)
 def test_what_is_estimated_is_what_is_taken(recipe, tmp_path):
     examples = long_examples(BATCH)

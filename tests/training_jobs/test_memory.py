@@ -11,6 +11,8 @@ from training_jobs.attach.adapter import adapter_attach
 from training_jobs.errors import Stopped, UserFault
 from training_jobs.memory import out_of_memory
 
+pytestmark = pytest.mark.slow  # it trains
+
 #: More than any machine has: asking for it is how the faults here are made.
 TOO_MUCH = 1 << 60
 

@@ -14,6 +14,8 @@ from training_jobs.messages import PROBE_PROMPTS, PROBE_TOKENS
 from training_jobs.probe import probe_make
 from training_jobs.score import target_logits
 
+pytestmark = pytest.mark.slow  # it trains
+
 PAD = 2
 
 

@@ -18,6 +18,8 @@ from training_jobs.run import JobRunner
 from training_jobs.sft import Pace
 from training_jobs.transfer import Storage
 
+pytestmark = pytest.mark.slow  # it trains
+
 RECIPE = m.Recipe(method="direft", position="prefill", rank=4)
 HYPERPARAMETERS = m.Hyperparameters(n_epochs=4, batch_size=4, learning_rate=1e-2, seed=3)
 
@@ -163,7 +165,6 @@ def test_too_little_memory_for_half_a_batch_fails_the_job_for_good(web, run, mon
     assert "half a batch at a time" in warning
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("method", "position"), [("lora", "prefill"), ("loreft", "all")])
 def test_the_other_methods_complete(web, run, bases, tmp_path_factory, method, position):
     recipe = m.Recipe(method=method, position=position, rank=2)
@@ -173,7 +174,6 @@ def test_the_other_methods_complete(web, run, bases, tmp_path_factory, method, p
     assert (manifest.method, manifest.position, manifest.rank) == (method, position, 2)
 
 
-@pytest.mark.slow
 def test_a_released_job_goes_on_from_its_checkpoint_to_the_same_adapter(web, run, bases, tmp_path_factory):
     run()
     whole = uploaded(web, tmp_path_factory.mktemp("read") / "whole")
@@ -256,14 +256,12 @@ def test_a_spent_dispatch_token_claims_nothing(web, run):
     assert web.said == []
 
 
-@pytest.mark.slow
 def test_a_web_application_that_comes_and_goes_is_waited_for(web, run):
     count = iter(range(1000))
     web.on = lambda message: 503 if next(count) % 2 else None
     assert run() == "completed"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("break_it", "code", "retry"),
     [
@@ -311,7 +309,6 @@ def test_an_unknown_fault_is_told_without_its_text_and_may_be_tried_again(web, r
     assert "secret" not in fail.message
 
 
-@pytest.mark.slow
 def test_the_base_stays_loaded_between_jobs(web, run, bases):
     run()
     loaded = bases[0].get(bases[1])

@@ -17,6 +17,8 @@ from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
 from training_jobs.score import example_nlls, target_nll
 
+pytestmark = pytest.mark.slow  # it trains
+
 
 @pytest.mark.parametrize("recipe", [*PREFILL, RECIPES[1]], ids=name)
 def test_training_learns_and_reports(recipe, tmp_path):
@@ -32,7 +34,6 @@ def test_training_learns_and_reports(recipe, tmp_path):
     assert trained.held_out_tokens == data.held_out.target_tokens
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", PREFILL[:2], ids=name)
 def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp_path):
     whole, tensors = train(tmp_path, recipe)
@@ -49,7 +50,6 @@ def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp
             torch.testing.assert_close(again[key], tensor, atol=0, rtol=0)
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path):
     first, second = (train(tmp_path, PREFILL[0])[0].losses for _ in range(2))
     assert first == second
@@ -131,7 +131,6 @@ def test_a_base_without_a_loss_is_not_the_users_fault(tmp_path, monkeypatch):
     assert fault.value.code == "base_unfit"
 
 
-@pytest.mark.slow
 def test_the_base_serves_the_next_job_as_if_new(tmp_path):
     base = tiny_model()
     for recipe in (PREFILL[0], PREFILL[1]):
@@ -158,7 +157,6 @@ def test_the_loss_is_the_models_own_over_targets_alone(recipe):
     assert example_nlls(model, rows[::-1], batch_size=2, pad=2) == pytest.approx(own[::-1], rel=1e-5)
 
 
-@pytest.mark.slow
 def test_trls_own_trainer_works_unmodified_and_gives_the_same_first_loss(tmp_path):
     from datasets import Dataset
 

@@ -33,6 +33,7 @@ def test_an_owner_is_refused(django_db_setup: None) -> None:
         assert_owns_nothing(settings().database_owner_url)
 
 
+@pytest.mark.slow
 def test_the_process_does_not_start_as_owner(django_db_setup: None) -> None:
     env = {**os.environ, "ATTUNE_DATABASE_URL": settings().database_owner_url}
     done = subprocess.run(
@@ -51,6 +52,7 @@ def test_granting_again_changes_nothing(django_db_setup: None) -> None:
     assert_owns_nothing(settings().database_url)
 
 
+@pytest.mark.slow
 def test_missing_settings_are_all_named() -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("ATTUNE_")}
     env["ATTUNE_PUBLIC_URL"] = "not a url"

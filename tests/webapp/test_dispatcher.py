@@ -122,6 +122,7 @@ def test_dispatchers_share_the_room(company: Company, web: httpx.Client, queue: 
     assert sum(sent) == 1
 
 
+@pytest.mark.slow
 def test_a_flood_does_not_starve_others(
     company: Company, other_company: Company, web: httpx.Client, queue: redis.Redis
 ) -> None:

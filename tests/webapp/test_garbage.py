@@ -181,6 +181,7 @@ def test_an_upload_that_lands_after_its_jobs_end_goes(company: Company, web: htt
     assert not there(company, sha256)
 
 
+@pytest.mark.slow
 def test_deleting_waits_for_the_end_user_first(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:
@@ -203,6 +204,7 @@ def test_deleting_waits_for_the_end_user_first(
     assert adapter.deleted_at is not None
 
 
+@pytest.mark.slow
 def test_two_jobs_with_the_same_result_share_bytes(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:

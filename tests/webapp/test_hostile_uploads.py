@@ -112,13 +112,8 @@ def read(file: Path) -> dict[str, Any]:
     return dict(json.loads(ran.stdout))
 
 
-#: Those that take seconds, because there is so much to read.
-SLOW = ("a zip of many files", "line ends", "many values that are none", "small arrays")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in HOSTILE]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
 def test_it_ends_in_a_report(name: str, tmp_path: Path) -> None:
     said, make = HOSTILE[name]
     data = make()

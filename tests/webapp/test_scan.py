@@ -17,6 +17,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(st.text(max_size=2), JSON, max_size=3),

@@ -80,6 +80,7 @@ class TestByTheLastOnes:
             report={"train_seconds": seconds},
         )
 
+    @pytest.mark.slow
     def test_as_fast_as_the_median_of_the_last_five(self, company: Company) -> None:
         for seconds in (1.0, 5000.0, 50.0, 40.0, 60.0, 50.0, 45.0):
             self.past(company, seconds)

@@ -98,6 +98,7 @@ def test_from_upload_to_an_active_adapter(
     assert results == b"step,train_loss\n1.0,2.5\n"
 
 
+@pytest.mark.slow
 def test_versions_count_up_and_the_newest_is_active(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:
@@ -119,6 +120,7 @@ def test_claim_again_gets_the_same_epoch(company: Company, web: httpx.Client) ->
     assert is_fenced(PlayedTrainer(web).claim(job.id.hex, token)), "another worker with the same message"
 
 
+@pytest.mark.slow
 def test_a_lapsed_lease_fences_the_worker(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:

@@ -67,6 +67,7 @@ def test_only_so_many_are_checked_at_once(
     assert upload(web, company, {}).status_code == 200, "each gives its place back"
 
 
+@pytest.mark.slow
 def test_when_all_connections_are_taken(
     company: Company, web: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

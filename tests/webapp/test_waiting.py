@@ -44,6 +44,7 @@ def time_passes() -> None:
     Job.objects.update(wait_until=Now() - timedelta(seconds=1))
 
 
+@pytest.mark.slow
 def test_a_base_that_no_engine_serves(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_base_that_no_engine_serves(
     assert state(first) == State.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_an_adapter_over_which_the_engine_breaks_down(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:

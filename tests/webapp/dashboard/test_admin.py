@@ -31,6 +31,7 @@ def test_every_record_is_there() -> None:
     assert [model for model in OURS if not admin.site.is_registered(model)] == []
 
 
+@pytest.mark.slow
 def test_every_page_opens_and_hides_what_it_must(company: Company, staff: Client) -> None:
     made = things_of(company, company.teammate)
     Job.objects.filter(id=made.job.id).update(token="t" * 64, dispatch_token="d" * 64)

@@ -59,6 +59,7 @@ def test_both_sides(company: Company, engine: FaultyEngine, ask: Ask) -> None:  
     assert {row.end_user for row in rows} == {company.teammate.end_user}
 
 
+@pytest.mark.slow
 def test_only_ones_own_models(
     company: Company,
     other_company: Company,

@@ -14,7 +14,7 @@ from adapters_store.weights import manifest_read
 from inference.architectures import LAYERS
 from inference.convert import is_attune_folder
 from inference.phase import position_of
-from inference.residual import SITE
+from inference.residual import SITE, ResidualStream
 
 #: Options of a plain PEFT adapter that vLLM 0.26 reads past. Later versions obey them, or refuse them by name.
 _READ_PAST = (
@@ -77,15 +77,25 @@ def check_config(vllm_config: Any, model: Any, *, platform: str) -> str | None:
 
 
 def _check_platform(vllm_config: Any, platform: str) -> None:
+    lora, parallel = vllm_config.lora_config, vllm_config.parallel_config
+    speculation = vllm_config.speculative_config
     if platform == "cpu":
         if vllm_config.use_v2_model_runner:
             raise Unservable(
                 "On a CPU adapters are served with vLLM's V1 model runner; unset VLLM_USE_V2_MODEL_RUNNER."
             )
+        if speculation is not None and speculation.method != "ngram":
+            raise Unservable(
+                f"Speculative decoding has been proven with adapters by n-grams alone, not by {speculation.method}."
+            )
+        if parallel.pipeline_parallel_size > 1 or parallel.data_parallel_size > 1:
+            raise Unservable(
+                "Adapters have not been proven with pipeline or data parallelism; use tensor parallelism, or start "
+                "several engines."
+            )
         return
     if platform != "cuda":
         raise Unservable(f"Attune's plugin serves on CPUs and on CUDA, not on {platform}.")
-    lora, parallel = vllm_config.lora_config, vllm_config.parallel_config
     if lora.lora_dtype not in (torch.float16, torch.bfloat16):
         raise Unservable(
             f"vLLM's adapter kernels on CUDA take float16 and bfloat16, not {lora.lora_dtype}; set dtype."
@@ -95,7 +105,7 @@ def _check_platform(vllm_config: Any, platform: str) -> None:
             "specialize_active_lora captures graphs with one program too few for steps in which some tokens have "
             "no adapter, as most have here; leave it off."
         )
-    if vllm_config.speculative_config is not None:
+    if speculation is not None:
         raise Unservable("Speculative decoding has not been proven with adapters on CUDA; leave it off.")
     if parallel.world_size > 1 or parallel.data_parallel_size > 1:
         raise Unservable(
@@ -206,6 +216,17 @@ def _sites(manager: Any) -> dict[str, tuple[int, int, int]]:
     sites = {}
     for name, module in manager.modules.items():
         parts = manager.packed_modules.get(name, [name])
-        for part, a, b in zip(parts, module.lora_a_stacked, module.lora_b_stacked, strict=True):
-            sites[part] = (a.shape[2], a.shape[3], b.shape[2])
+        width_in, widths_out = _widths(module.base_layer)
+        for part, a, width_out in zip(parts, module.lora_a_stacked, widths_out, strict=True):
+            sites[part] = (a.shape[2], width_in, width_out)
     return sites
+
+
+def _widths(layer: Any) -> tuple[int, list[int]]:
+    """Input width, and output width of each part, as an adapter has them: of all tensor-parallel ranks together."""
+    if isinstance(layer, ResidualStream):
+        return layer.width, [layer.width]
+    widths = list(getattr(layer, "output_sizes", [layer.output_size]))
+    # With fewer heads of keys and values than ranks, several ranks have the same: vLLM counts each.
+    copies = getattr(layer, "num_kv_head_replicas", 1)
+    return layer.input_size, [widths[0], *(width // copies for width in widths[1:])]

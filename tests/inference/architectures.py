@@ -1,15 +1,16 @@
-"""python -m tests.inference.architectures [NAME...]: is every architecture served as transformers computes it?
+"""python -m tests.inference.architectures [NAME[:REGIME]...]: is every architecture served as transformers computes it?
 
 For each a tiny model of random weights, adapters of every kind and the base, mixed in one cramped engine on the CPU:
 greedy tokens by vLLM against two phases in transformers and against the trainer's one pass. An engine a name, a minute
-each; no part of any test run, because it repeats for other models what test_parity proves for one.
-docs/inference.md has the results.
+each. A regime is an engine that test_parity's cannot be at the same time; test_regimes runs those. The other models are
+no part of any test run, because they repeat what test_parity proves for one. docs/inference.md has the results.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,29 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Regime:
+    """vLLM's options, how many to generate, and counters of vLLM that show that it took place."""
+
+    options: dict[str, Any]
+    tokens: int = 24
+    counters: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+REGIMES = {
+    "": Regime({}),
+    # A step then has several tokens of a request that decodes, and those that are refused are computed again.
+    "ngram": Regime(
+        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}},
+        tokens=80,
+        counters=("spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens"),
+    ),
+    # Two processes, each with half of every projection's adapter.
+    "tensor-parallel": Regime({"tensor_parallel_size": 2}, environment={"VLLM_CPU_OMP_THREADS_BIND": "0|1"}),
+}
+
+
 def architecture_of(name: str) -> str:
     """The name of its class, as config.json will have it."""
     return MODELS[name][0].removesuffix("Config").removesuffix("Text") + "ForCausalLM"
@@ -83,7 +107,7 @@ def write_model(folder: Path, name: str) -> None:
     ).save_pretrained(folder)
 
 
-def questions(base: Path, folder: Path) -> list[Any]:
+def questions(base: Path, folder: Path, tokens: int) -> list[Any]:
     from tests.inference.adapters import random_adapter
     from tests.inference.engine import Question
 
@@ -95,12 +119,14 @@ def questions(base: Path, folder: Path) -> list[Any]:
         for method, position in KINDS
     ]
     prompts = [rng.integers(10, VOCABULARY, length).tolist() for length in LENGTHS]
-    return [Question(prompt, adapter, 24) for prompt in prompts for adapter in (None, *adapters)]
+    return [Question(prompt, adapter, tokens) for prompt in prompts for adapter in (None, *adapters)]
 
 
-def check(name: str) -> str:
+def check(case: str) -> str:
     """Raise AssertionError, or say what was compared."""
-    os.environ |= {
+    name, _, regime_name = case.partition(":")
+    regime = REGIMES[regime_name]
+    os.environ |= regime.environment | {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
@@ -116,26 +142,28 @@ def check(name: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder) / name
         write_model(base, name)
-        asked = questions(base, Path(folder))
-        for running in engine(base):
+        asked = questions(base, Path(folder), regime.tokens)
+        for running in engine(base, **regime.options):
             running.ask(asked)
+            for counter in regime.counters:
+                assert running.counter(counter), f"{case}: {counter} is 0, so it proves nothing"
         reference, trainer = Reference(base), TrainerSide(base)
         sure = 0
         for question in asked:
-            where = f"{name}, {len(question.prompt)} tokens, {question.adapter and question.adapter.manifest.method}"
+            where = f"{case}, {len(question.prompt)} tokens, {question.adapter and question.adapter.manifest.method}"
             two_phase = reference.two_phase(question.prompt, question.answer, question.adapter)
             assert two_phase.agrees(question.answer), f"two phases: {where}"
             one_pass = trainer.one_pass(question.prompt, question.answer, question.adapter)
             assert one_pass.agrees(question.answer), f"one pass: {where}"
             sure += len(two_phase.sure)
     asked_for = sum(question.count for question in asked)
-    assert sure >= 0.8 * asked_for, f"{name}: the reference was sure of {sure} tokens of {asked_for}"
+    assert sure >= 0.8 * asked_for, f"{case}: the reference was sure of {sure} tokens of {asked_for}"
     for start in range(1, len(KINDS) + 1):
         pairs = zip(asked[start :: len(KINDS) + 1], asked[:: len(KINDS) + 1], strict=True)
         assert any(adapted.answer != plain.answer for adapted, plain in pairs), (
-            f"{name}: {KINDS[start - 1]} does nothing"
+            f"{case}: {KINDS[start - 1]} does nothing"
         )
-    return f"{name}: {sure} of {asked_for} tokens compared, all equal"
+    return f"{case}: {sure} of {asked_for} tokens compared, all equal"
 
 
 def main(names: list[str]) -> int:

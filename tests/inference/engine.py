@@ -23,7 +23,7 @@ class Question:
 class Engine:
     """Greedy answers by vLLM, with slots for 2 adapters, memory for 6, 64 tokens a step and 28 KV blocks."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, **options: Any) -> None:
         from inference.engine_args import preft_engine_args
 
         args = preft_engine_args(gpu_slots=2, cpu_slots=6, max_rank=16, block_size=BLOCK)
@@ -37,6 +37,7 @@ class Engine:
             num_gpu_blocks_override=28,
             disable_log_stats=False,
             **args,
+            **options,
         )
         self._ids: dict[str, int] = {}
 
@@ -87,7 +88,8 @@ class Engine:
         assert self.llm.reset_prefix_cache()
 
 
-def engine(base: Path) -> Iterator[Engine]:
-    made = Engine(base)
+def engine(base: Path, **options: Any) -> Iterator[Engine]:
+    """With vLLM's own options for what is not as usual."""
+    made = Engine(base, **options)
     yield made
     made.core.shutdown()

@@ -23,7 +23,7 @@ def config(**changes):
             "lora_dtype": torch.bfloat16,
             "specialize_active_lora": False,
         },
-        "parallel": {"world_size": 1, "data_parallel_size": 1},
+        "parallel": {"world_size": 1, "pipeline_parallel_size": 1, "data_parallel_size": 1},
         "model": {"quantization": None},
     }
     top = {"kv_transfer": None, "kv_events": None, "speculative": None}
@@ -57,6 +57,19 @@ def test_both_runners_serve_on_cuda_and_v1_on_a_cpu():
     assert check_config(config(**on_cpu), model(), platform="cpu")
     with pytest.raises(Unservable, match=r"On a CPU .* V1 model runner"):
         check_config(config(), model(), platform="cpu")
+
+
+def test_on_a_cpu_too_only_what_is_proven_is_served():
+    """Which tests.inference.test_regimes does for the first two."""
+    for proven in ({"speculative": SimpleNamespace(method="ngram")}, {"parallel": {"world_size": 2}}):
+        assert check_config(config(v2=False, **proven), model(), platform="cpu")
+    for changes, sentence in (
+        ({"speculative": SimpleNamespace(method="eagle")}, "by n-grams alone, not by eagle"),
+        ({"parallel": {"pipeline_parallel_size": 2}}, "pipeline or data parallelism"),
+        ({"parallel": {"data_parallel_size": 2}}, "pipeline or data parallelism"),
+    ):
+        with pytest.raises(Unservable, match=sentence):
+            check_config(config(v2=False, **changes), model(), platform="cpu")
 
 
 @pytest.mark.parametrize(

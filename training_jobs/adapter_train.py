@@ -18,7 +18,8 @@ from training_jobs.memory import out_of_memory
 from training_jobs.memory_prompt import prompted_nlls
 from training_jobs.messages import Comparison, Hyperparameters, MemoryComparison, Probe, Recipe
 from training_jobs.probe import probe_make
-from training_jobs.sft import Pace, SupervisedRun, Trained, Watcher
+from training_jobs.sft import SupervisedRun
+from training_jobs.training import Pace, Trained, Training, Watcher
 
 #: The adapter's folder within the one that a training is given.
 ADAPTER = "adapter"
@@ -57,17 +58,13 @@ def adapter_train(
     Raises UserFault (nothing_to_train, recipe_unfit, training_diverged, out_of_memory), OurFault for an adapter that
     is not sound, and Stopped when the watcher asks for it.
     """
-    if not examples.train:
-        raise UserFault(
-            "nothing_to_train",
-            "No row has an assistant message to learn from that fits the model. See the events for each reason.",
-        )
+    check_examples(examples)
     try:
         model = adapter_attach(base.model, recipe, seed=hyperparameters.seed)
     except ValueError as error:
         raise UserFault("recipe_unfit", str(error)) from None
     try:
-        run = SupervisedRun(
+        training = SupervisedRun(
             model=model,
             examples=examples,
             hyperparameters=hyperparameters,
@@ -76,23 +73,52 @@ def adapter_train(
             folder=folder,
             pace=pace,
         )
-        trained = run.train(checkpoint)
-        adapter_save(
-            model,
-            folder / ADAPTER,
-            recipe=recipe,
-            base=BaseRef(digest=base.ref.digest, name=base.ref.name),
-            training=_facts(base, examples, trained, recipe=recipe, hyperparameters=hyperparameters),
-        )
-        probe = probe_make(model, examples, max_tokens=base.max_tokens, pad=run.pad) if with_probe else None
-    except AdapterError as error:
-        raise OurFault(error.code, f"The trained adapter is not sound: {error.message}") from None
+        trained = training.train(checkpoint)
+        probe = adapter_keep(base, training, trained, recipe=recipe, with_probe=with_probe)
     finally:
         adapter_detach(model)
+    return compared(base, training, trained, probe)
+
+
+def check_examples(examples: Examples) -> None:
+    """Raises UserFault (nothing_to_train)."""
+    if not examples.train:
+        raise UserFault(
+            "nothing_to_train",
+            "No row has an assistant message to learn from that fits the model. See the events for each reason.",
+        )
+
+
+def adapter_keep(
+    base: LoadedBase, training: Training, trained: Trained, *, recipe: Recipe, with_probe: bool
+) -> Probe | None:
+    """Write the active adapter, which is that of `training`, to ADAPTER in its folder; what it says, if asked for.
+
+    Raises OurFault for an adapter that is not sound.
+    """
+    examples = training.examples
+    try:
+        adapter_save(
+            training.model,
+            training.folder / ADAPTER,
+            recipe=recipe,
+            base=BaseRef(digest=base.ref.digest, name=base.ref.name),
+            training=_facts(base, examples, trained, recipe=recipe, hyperparameters=training.hyperparameters),
+        )
+        if with_probe:
+            return probe_make(training.model, examples, max_tokens=base.max_tokens, pad=training.pad)
+    except AdapterError as error:
+        raise OurFault(error.code, f"The trained adapter is not sound: {error.message}") from None
+    return None
+
+
+def compared(base: LoadedBase, training: Training, trained: Trained, probe: Probe | None) -> Outcome:
+    """When no adapter is attached any more: what came of `training`, beside the base model. Raises Stopped."""
+    seed = training.hyperparameters.seed
     return Outcome(
         trained,
-        against_base=_against_base(examples, trained, seed=hyperparameters.seed),
-        against_memory=_against_memory(base, examples, trained, watcher, seed=hyperparameters.seed),
+        against_base=_against_base(training.examples, trained, seed=seed),
+        against_memory=_against_memory(base, training.examples, trained, training.watcher, seed=seed),
         probe=probe,
     )
 

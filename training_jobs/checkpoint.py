@@ -1,16 +1,16 @@
 """Training state in one file of numbers, nothing that could be executed: safetensors, with JSON in its header."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from peft import PeftModel
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch.optim import Optimizer
 
-from training_jobs.best_epoch import BestEpoch, trained_parameters
+from training_jobs.best_epoch import BestEpoch
 from training_jobs.errors import OurFault
 
 _VERSION = 3
@@ -34,15 +34,17 @@ class Progress:
     best: BestEpoch = field(default_factory=BestEpoch)
 
 
-def checkpoint_save(path: Path, *, model: PeftModel, optimizer: Optimizer, progress: Progress) -> None:
-    """Adapter, AdamW moments, the best epoch's adapter, random generators and progress.
+def checkpoint_save(
+    path: Path, *, parameters: Mapping[str, torch.nn.Parameter], optimizer: Optimizer, progress: Progress
+) -> None:
+    """The adapter's parameters, AdamW moments, the best epoch's adapter, random generators and progress.
 
     The file appears whole or not at all.
     """
     tensors = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
-    for name, parameter in trained_parameters(model).items():
+    for name, parameter in parameters.items():
         tensors[f"parameter.{name}"] = parameter.detach()
         state = optimizer.state[parameter]
         tensors |= {f"{moment}.{name}": state[moment] for moment in _MOMENTS if state}
@@ -54,8 +56,10 @@ def checkpoint_save(path: Path, *, model: PeftModel, optimizer: Optimizer, progr
     partial.rename(path)
 
 
-def checkpoint_load(path: Path, *, model: PeftModel, optimizer: Optimizer) -> Progress:
-    """Put the state of `path` into model, optimizer and random generators.
+def checkpoint_load(
+    path: Path, *, parameters: Mapping[str, torch.nn.Parameter], optimizer: Optimizer
+) -> Progress:
+    """Put the state of `path` into parameters, optimizer and random generators.
 
     Raises OurFault if the file is not a checkpoint of this adapter on this base.
     """
@@ -66,7 +70,7 @@ def checkpoint_load(path: Path, *, model: PeftModel, optimizer: Optimizer) -> Pr
         if facts.pop("version") != _VERSION:
             raise ValueError("another version")
         progress = Progress(**facts | {"best": BestEpoch(*facts["best"])})
-        for name, parameter in trained_parameters(model).items():
+        for name, parameter in parameters.items():
             parameter.data.copy_(_like(parameter, tensors[f"parameter.{name}"]))
             if progress.step:
                 optimizer.state[parameter] = {

@@ -1,5 +1,7 @@
 """attune-train data.jsonl --base FOLDER: conversations in, an adapter's folder out; no service, no account.
 
+Several files are several users: an adapter each, trained in one batch, in a folder each within --out.
+
 One conversation a line, as OpenAI's chat fine-tuning has them ({"messages": [{"role", "content", "weight"?}, …]}) or
 as docs/datasets.md normalises them. `inference` serves the folder (docs/inference.md).
 """
@@ -19,10 +21,12 @@ import training_jobs.offline  # noqa: F401 (before anything imports transformers
 from adapters_store.manifest import MANIFEST_FILE, manifest_load
 from adapters_store.preft.config import TARGET_MODULES
 from training_jobs.adapter_train import ADAPTER, Outcome, adapter_train
-from training_jobs.base_models import base_digest_of, base_load
+from training_jobs.adapters_train import Wish, adapters_train
+from training_jobs.base_models import LoadedBase, base_digest_of, base_load
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.data import examples_read
 from training_jobs.errors import JobFault
+from training_jobs.examples import Examples
 from training_jobs.free_memory import gigabytes
 from training_jobs.messages import (
     DEFAULTS,
@@ -39,42 +43,46 @@ from training_jobs.messages import (
     auto_epochs,
     held_out_count,
 )
-from training_jobs.sft import Pace
+from training_jobs.training import Pace
 
 #: Nobody resumes a command: no checkpoint is written.
 _NEVER = Pace(steps=sys.maxsize, seconds=0)
 
 
 class Progress:
-    """A Watcher that draws a bar."""
+    """A Watcher that draws a bar; `label` says whose it is, if there are several."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: str = "") -> None:
         self._bar: tqdm[None] | None = None
+        self._label = label
+        self._prefix = f"{label}: " if label else ""
+
+    def _say(self, line: str) -> None:
+        tqdm.write(self._prefix + line, file=sys.stderr)
 
     def step(self, step: int, total: int, loss: float) -> None:
         if self._bar is None:
-            self._bar = tqdm(total=total, unit="step")
+            self._bar = tqdm(total=total, unit="step", desc=self._label or None)
         self._bar.set_postfix(loss=f"{loss:.3f}")
         self._bar.update(step - self._bar.n)
         if step == total:
             self._bar.close()
 
     def held_out(self, step: int, loss: float) -> None:
-        tqdm.write(f"held-out loss after step {step}: {loss:.3f}", file=sys.stderr)
+        self._say(f"held-out loss after step {step}: {loss:.3f}")
 
     def kept(self, best_step: int, *, step: int, total: int) -> None:
         if self._bar is not None:
             self._bar.close()
         early = f"stopped after step {step} of {total}: " if step < total else ""
-        tqdm.write(f"{early}the adapter is the one of step {best_step}, the best", file=sys.stderr)
+        self._say(f"{early}the adapter is the one of step {best_step}, the best")
 
     def halved(self, step: int) -> None:
-        tqdm.write(f"out of memory after step {step}: half a batch at a time from here on", file=sys.stderr)
+        self._say(f"out of memory after step {step}: half a batch at a time from here on")
 
     def parted(self, parts: int, *, needed: int, free: int) -> None:
-        tqdm.write(
-            f"a batch would need about {gigabytes(needed)} and {gigabytes(free)} are free: computed in {parts} parts",
-            file=sys.stderr,
+        self._say(
+            f"a batch would need about {gigabytes(needed)} and {gigabytes(free)} are free: computed in {parts} parts"
         )
 
     def checkpoint(self, step: int, path: Path) -> None:
@@ -119,7 +127,63 @@ def train(arguments: argparse.Namespace) -> None:
     """Raises JobFault."""
     folder: Path = arguments.base
     base = base_load(folder, Base(name=folder.name, digest=base_digest_of(folder)))
-    rows = conversations(arguments.data, held_out=arguments.held_out, seed=arguments.seed)
+    out: Path = arguments.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".attune-train-", dir=out.parent) as scratch:
+        if len(arguments.data) == 1:
+            _train_one(base, arguments, Path(scratch))
+        else:
+            _train_together(base, arguments, Path(scratch))
+    print(
+        "Skipped, because there is no engine here: whether an adapter changes what an engine says, and whether an "
+        "engine says what was computed here. docs/inference.md says how to serve it."
+    )
+
+
+def _train_one(base: LoadedBase, arguments: argparse.Namespace, scratch: Path) -> None:
+    examples, recipe, hyperparameters = _read(base, arguments.data[0], arguments)
+    outcome = adapter_train(
+        base,
+        examples,
+        scratch,
+        recipe=recipe,
+        hyperparameters=hyperparameters,
+        watcher=Progress(),
+        pace=_NEVER,
+    )
+    _keep(outcome, scratch, arguments.out)
+
+
+def _train_together(base: LoadedBase, arguments: argparse.Namespace, scratch: Path) -> None:
+    """Who cannot be trained is named; the others are. Raises SystemExit then."""
+    wishes = []
+    for path in arguments.data:
+        print(f"{path}:", flush=True)
+        examples, recipe, hyperparameters = _read(base, path, arguments)
+        own = scratch / path.stem
+        own.mkdir()
+        wishes.append(Wish(examples, own, hyperparameters, Progress(path.stem)))
+    ends = dict(zip(arguments.data, adapters_train(base, wishes, recipe=recipe, pace=_NEVER), strict=True))
+    arguments.out.mkdir()
+    for path, end in ends.items():
+        print(f"\n{path}:")
+        if isinstance(end, Outcome):
+            _keep(end, scratch / path.stem, arguments.out / path.stem)
+        elif isinstance(end, JobFault):
+            print(f"{end.message} ({end.code})")
+    failed = sum(not isinstance(end, Outcome) for end in ends.values())
+    for end in ends.values():
+        if isinstance(end, Exception) and not isinstance(end, JobFault):
+            raise end
+    if failed:
+        sys.exit(f"{failed} of {len(ends)} files gave no adapter; the others are in {arguments.out}.")
+
+
+def _read(
+    base: LoadedBase, path: Path, arguments: argparse.Namespace
+) -> tuple[Examples, Recipe, Hyperparameters]:
+    """What a file gives to train on, and how; both are said."""
+    rows = conversations(path, held_out=arguments.held_out, seed=arguments.seed)
     examples = examples_read(rows, base.encoder, max_tokens=base.max_tokens)
     for complaint in examples.complaints(max_tokens=base.max_tokens):
         print(complaint, file=sys.stderr)
@@ -128,26 +192,15 @@ def train(arguments: argparse.Namespace) -> None:
         f"{recipe.method}, {recipe.position}, rank {recipe.rank}: {len(examples.train)} examples, "
         f"{len(examples.held_out)} held out, {hyperparameters.n_epochs} epochs."
     )
-    out: Path = arguments.out
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".attune-train-", dir=out.parent) as scratch:
-        outcome = adapter_train(
-            base,
-            examples,
-            Path(scratch),
-            recipe=recipe,
-            hyperparameters=hyperparameters,
-            watcher=Progress(),
-            pace=_NEVER,
-        )
-        (Path(scratch) / ADAPTER).rename(out)
+    return examples, recipe, hyperparameters
+
+
+def _keep(outcome: Outcome, scratch: Path, out: Path) -> None:
+    """Move the adapter to where it was wanted, and say how good it is."""
+    (scratch / ADAPTER).rename(out)
     for line in compared(outcome):
         print(line)
-    name = manifest_load((out / MANIFEST_FILE).read_bytes()).name
-    print(
-        f"{out} holds {name}.\nSkipped, because there is no engine here: whether the adapter changes what an engine "
-        "says, and whether an engine says what was computed here. docs/inference.md says how to serve it."
-    )
+    print(f"{out} holds {manifest_load((out / MANIFEST_FILE).read_bytes()).name}.")
 
 
 def compared(outcome: Outcome) -> Iterator[str]:
@@ -208,7 +261,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="attune-train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", type=Path, help="conversations, one a line")
+    parser.add_argument(
+        "data", type=Path, nargs="+", help="conversations, one a line; of several files each is a user's"
+    )
     parser.add_argument("--base", type=Path, required=True, help="the base model's folder")
     parser.add_argument("--out", type=Path, default=Path("adapter"), help="a folder that is not there yet")
     parser.add_argument("--method", choices=sorted(DEFAULTS), default="direft")
@@ -231,8 +286,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help=f"share of conversations to judge by ({HELD_OUT_SHARE}), if there are at least {HELD_OUT_FEWEST}",
     )
     arguments = parser.parse_args(argv)
-    if not arguments.data.is_file():
-        parser.error(f"there is no file {arguments.data}")
+    for path in arguments.data:
+        if not path.is_file():
+            parser.error(f"there is no file {path}")
+    if len({path.stem for path in arguments.data}) < len(arguments.data):
+        parser.error("two files have the same name, and an adapter's folder is named after its file")
     if not (arguments.base / "config.json").is_file():
         parser.error(f"{arguments.base} is not the folder of a model: it has no config.json")
     if arguments.out.exists():

@@ -51,7 +51,7 @@ def footprint(
     # The residual stream twice (float32 where it is normalised), queries, keys, values and what attention says, the
     # three products of the gated projection; then what the adapter's own matrices read.
     per_token = 4 * 2 * width + base_bytes * (attended + 3 * inner)
-    lora = model.peft_config["default"].peft_type.endswith("LORA")
+    lora = model.active_peft_config.peft_type.endswith("LORA")
     per_token += 4 * (2 * width + inner if lora else 2 * width)
     per_token = round(per_token * (_HOLES_LORA if lora else _HOLES))
     layers = config.num_hidden_layers

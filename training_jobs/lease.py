@@ -30,7 +30,7 @@ class Flag(Protocol):
 
 
 class Lease:
-    """A watcher of training (training_jobs.sft.Watcher) that reports to the web application.
+    """A watcher of training (training_jobs.training.Watcher) that reports to the web application.
 
     `leaving` tells that the worker was asked to stop: training does at its next step, and if that is not over in
     `leave_seconds` the job is given back without it. Events, steps and checkpoints may come from any thread; an event

@@ -17,7 +17,7 @@ from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
 from training_jobs.memory import out_of_memory
 from training_jobs.messages import Claim, Complete, Fail, JobSpec, Probe, Release, Report
-from training_jobs.sft import Pace
+from training_jobs.training import Pace
 from training_jobs.transfer import Storage
 
 log = logging.getLogger(__name__)

@@ -1,12 +1,14 @@
 """How well a model predicts targets, scoring nothing but them."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from peft import PeftModel
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from training_jobs.attach.chosen import ROWS, RowAdapters
 from training_jobs.attach.prompt_mask import IGNORED, mask_from_labels
 from training_jobs.attach.routing import MASK, PrefillRouting
 from training_jobs.batches import collate
@@ -14,17 +16,24 @@ from training_jobs.examples import Example
 
 
 def target_logits(
-    model: PreTrainedModel | PeftModel, batch: dict[str, torch.Tensor]
+    model: PreTrainedModel | PeftModel,
+    batch: dict[str, torch.Tensor],
+    adapters: Sequence[str] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What the (adapted) model says where a batch has targets, and those: [targets, vocabulary], [targets] int64.
 
-    `batch` as `collate` makes it. The last layer is computed from the first scored column on, through the model's own
-    forward, so that soft-capped and scaled logits stay what they are.
+    `batch` as `collate` makes it; `adapters`: the one that each row goes through, the active one if None. The last
+    layer is computed from the first scored column on, through the model's own forward, so that soft-capped and scaled
+    logits stay what they are.
     """
     labels = batch["labels"]
     first = int((labels != IGNORED).any(dim=0).nonzero()[0])
     scored = labels.shape[1] - first
-    routed = {MASK: mask_from_labels(labels)} if isinstance(model.base_model, PrefillRouting) else {}
+    routed: dict[str, Any] = {}
+    if isinstance(model.base_model, PrefillRouting):
+        routed[MASK] = mask_from_labels(labels)
+    if adapters is not None:
+        routed[ROWS] = RowAdapters.of(adapters, labels.device)
     logits = model(
         input_ids=batch["input_ids"],
         attention_mask=batch["attention_mask"],
@@ -44,6 +53,19 @@ def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor
     return F.cross_entropy(logits.float(), targets, reduction="sum")
 
 
+def row_nlls(
+    model: PeftModel, examples: Sequence[Example], *, pad: int, adapters: Sequence[str] | None = None
+) -> torch.Tensor:
+    """The summed negative log-likelihood (nats, [B] float32) of each example's target, in one pass over all of them."""
+    device = next(model.parameters()).device
+    batch = {name: tensor.to(device) for name, tensor in collate(examples, pad=pad).items()}
+    logits, targets = target_logits(model, batch, adapters)
+    of_tokens = F.cross_entropy(logits.float(), targets, reduction="none")
+    return torch.stack(
+        [row.sum() for row in of_tokens.split([example.target_length for example in examples])]
+    )
+
+
 @torch.no_grad()
 def example_nlls(
     model: PeftModel,
@@ -52,24 +74,23 @@ def example_nlls(
     batch_size: int,
     pad: int,
     before_batch: Callable[[], None] = lambda: None,
+    adapters: Sequence[str] | None = None,
 ) -> list[float]:
     """Summed negative log-likelihood (nats) of each example's target, in evaluation mode; the mode is restored.
 
-    `before_batch` is called before each batch and may raise to end it.
+    `before_batch` is called before each batch and may raise to end it. `adapters`: of each example, the active one if
+    None.
     """
     training = model.training
     model.eval()
-    device = next(model.parameters()).device
     by_length = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
     nlls = [0.0] * len(examples)
     for start in range(0, len(by_length), batch_size):
         before_batch()
         chosen = by_length[start : start + batch_size]
-        batch = collate([examples[index] for index in chosen], pad=pad)
-        logits, targets = target_logits(model, {name: tensor.to(device) for name, tensor in batch.items()})
-        of_tokens = F.cross_entropy(logits.float(), targets, reduction="none")
-        rows = of_tokens.split([examples[index].target_length for index in chosen])
-        for index, row in zip(chosen, rows, strict=True):
-            nlls[index] = row.sum().item()
+        own = None if adapters is None else [adapters[index] for index in chosen]
+        rows = row_nlls(model, [examples[index] for index in chosen], pad=pad, adapters=own)
+        for index, nll in zip(chosen, rows.tolist(), strict=True):
+            nlls[index] = nll
     model.train(training)
     return nlls

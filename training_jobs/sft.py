@@ -1,127 +1,33 @@
-"""Supervised fine-tuning: TRL's SFTTrainer over PEFT, with our masks, our batches and our checkpoints."""
+"""Supervised fine-tuning of one adapter: TRL's SFTTrainer over PEFT, with our masks, our batches, our checkpoints."""
 
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from peft import PeftModel
 from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from training_jobs.attach.prompt_mask import IGNORED
-from training_jobs.batches import BatchOrder, collate
-from training_jobs.best_epoch import patience_of, trained_parameters
-from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
-from training_jobs.errors import OurFault, Stopped, UserFault
-from training_jobs.examples import Examples
-from training_jobs.footprint import footprint, parts_that_fit
+from training_jobs.batches import collate
+from training_jobs.errors import UserFault
+from training_jobs.footprint import parts_that_fit
 from training_jobs.free_memory import memory_now
 from training_jobs.memory import until_it_fits
-from training_jobs.messages import Hyperparameters
 from training_jobs.score import example_nlls, target_nll
 from training_jobs.threads import ThreadChooser
-
-#: Held-out examples that are scored; more would say the same and take longer.
-HELD_OUT_MAX = 256
+from training_jobs.training import MAX_GRADIENT_NORM, Trained, Training
 
 
-class Watcher(Protocol):
-    """Follows and steers a training. Called from the training thread, between steps; must be quick."""
-
-    def step(self, step: int, total: int, loss: float) -> None: ...
-
-    def held_out(self, step: int, loss: float) -> None: ...
-
-    def kept(self, best_step: int, *, step: int, total: int) -> None:
-        """After the last step, if the weights of an earlier one are the better ones and are kept."""
-
-    def halved(self, step: int) -> None:
-        """Memory ran out after `step` steps: from here on, half a batch is computed at a time."""
-
-    def parted(self, parts: int, *, needed: int, free: int) -> None:
-        """A whole batch would need so many bytes and fewer are free: it is computed in `parts`, one after the other."""
-
-    def checkpoint(self, step: int, path: Path) -> None:
-        """A checkpoint is at `path`; the next one has another name. The file is the watcher's to remove."""
-
-    def should_stop(self) -> bool: ...
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How often to checkpoint: every so many steps, but not sooner than so many seconds after the last."""
-
-    steps: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Trained:
-    """`losses`: one a step, nats per target token. Held-out losses are None when nothing was held out.
-
-    The weights are those after `best_step`, and `held_out_after` is their loss; `nlls_before` and `nlls_after` have the
-    nats of each held-out example that was scored, the first HELD_OUT_MAX of them. `stopped_at`: the last step, if
-    training ended before it had done them all.
-    """
-
-    losses: list[float]
-    trained_tokens: int
-    seconds: float
-    held_out_tokens: int
-    held_out_before: float | None
-    held_out_after: float | None
-    nlls_before: list[float]
-    nlls_after: list[float]
-    best_step: int | None
-    stopped_at: int | None
-
-
-@dataclass
-class SupervisedRun:
-    """One training of the attached adapter, in place. `folder` is scratch space, also for checkpoints.
-
-    AdamW, betas (0.9, 0.999), no weight decay, constant learning rate (paper, A.3.1). With held-out examples, the
-    weights are those of the epoch that they find best, and training ends when epochs no longer help
-    (training_jobs.best_epoch).
-    """
-
-    model: PeftModel
-    examples: Examples
-    hyperparameters: Hyperparameters
-    tokenizer: PreTrainedTokenizerBase
-    watcher: Watcher
-    folder: Path
-    pace: Pace
-
-    def __post_init__(self) -> None:
-        tokenizer, hyperparameters = self.tokenizer, self.hyperparameters
-        self.train_examples = self.examples.train
-        self.held_out = list(islice(self.examples.held_out, HELD_OUT_MAX))
-        self.held_out_tokens = sum(example.target_length for example in self.held_out)
-        self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        self.batches = BatchOrder(
-            len(self.train_examples),
-            batch_size=hyperparameters.batch_size,
-            epochs=hyperparameters.n_epochs,
-            seed=hyperparameters.seed,
-        )
-        self.optimizer = torch.optim.AdamW(
-            trained_parameters(self.model).values(),
-            lr=hyperparameters.learning_rate,
-            betas=(0.9, 0.999),
-            weight_decay=0.0,
-        )
-        self.progress = Progress()
-        self.on_gpu = next(self.model.parameters()).is_cuda
-        self.threads = None if self.on_gpu else ThreadChooser()
+@dataclass(eq=False)
+class SupervisedRun(Training):
+    """A training that has the model to itself."""
 
     def train(self, checkpoint: Path | None = None) -> Trained:
         """From `checkpoint` on, if there is one, all is what it would have been without the interruption.
@@ -130,15 +36,15 @@ class SupervisedRun:
         if half a batch is still too much for the memory; JobFault (needs_more_memory) before it begins if the memory
         that is free is too little for a row.
         """
+        self.threads = None if self.on_gpu else ThreadChooser()
         self.planned_parts = self.plan()
         trainer = _Trainer(self)  # seeds the random generators, so a checkpoint comes after it
         if checkpoint is not None:
-            self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
+            self.resume(checkpoint)
         self.progress.parts = max(self.progress.parts, self.planned_parts)
         if checkpoint is None and self.held_out:
-            _, self.progress.held_out_before = self.score()
-        self.saved_at = time.monotonic()
-        self.started = self.saved_at - self.progress.seconds
+            self.judge_base(self.score())
+        self.begin()
         self.stop_if_asked()
         self.score_epoch()  # the checkpoint may be from the middle of a scoring
         if not self.over:
@@ -151,9 +57,7 @@ class SupervisedRun:
     def plan(self) -> int:
         """In how many parts a batch fits into the memory that is free. Raises JobFault (needs_more_memory)."""
         batch, scored = self.hyperparameters.batch_size, self.scored_at_once
-        need = footprint(
-            self.model, trained=self.train_examples, scored=self.held_out, checkpointing=self.on_gpu
-        )
+        need = self.need()
         memory = memory_now(next(self.model.parameters()).device)
         parts = parts_that_fit(need, memory, batch_size=batch, scored_at_once=scored)
         if parts > 1 and memory is not None:
@@ -164,43 +68,12 @@ class SupervisedRun:
     def scored_at_once(self) -> int:
         return max(4, self.hyperparameters.batch_size)
 
-    @property
-    def over(self) -> bool:
-        patience = patience_of(self.batches.steps_per_epoch)
-        return self.progress.step >= len(self.batches) or self.progress.best.hopeless(patience=patience)
-
     def score_epoch(self) -> None:
-        """If an epoch has ended that was not scored yet, score the held-out examples; the best weights are noted."""
-        progress = self.progress
-        if not self.held_out or progress.step // self.batches.steps_per_epoch == len(progress.best.losses):
-            return
-        loss, nlls = self.score()
-        progress.best.judge(loss, nlls, self.model)
-        self.watcher.held_out(progress.step, loss)
+        if self.epoch_unjudged:
+            self.judge_epoch(self.score())
 
-    def keep_best(self, seconds: float) -> Trained:
-        """Put the best epoch's weights into the model, if it has been judged, and say what came of the training."""
-        progress, best, best_step = self.progress, self.progress.best, None
-        if self.held_out:
-            best.restore(self.model)
-            best_step = best.epoch * self.batches.steps_per_epoch
-            if best_step < progress.step:
-                self.watcher.kept(best_step, step=progress.step, total=len(self.batches))
-        return Trained(
-            losses=progress.losses,
-            trained_tokens=progress.trained_tokens,
-            seconds=seconds,
-            held_out_tokens=self.held_out_tokens,
-            held_out_before=sum(progress.held_out_before) / self.held_out_tokens if self.held_out else None,
-            held_out_after=min(best.losses, default=None),
-            nlls_before=progress.held_out_before,
-            nlls_after=best.nlls,
-            best_step=best_step,
-            stopped_at=progress.step if progress.step < len(self.batches) else None,
-        )
-
-    def score(self) -> tuple[float, list[float]]:
-        """Of the held-out examples: nats per target token, and the nats of each."""
+    def score(self) -> list[float]:
+        """The nats of each held-out example."""
 
         def of_all() -> list[float]:
             return example_nlls(
@@ -211,15 +84,7 @@ class SupervisedRun:
                 before_batch=self.stop_if_asked,
             )
 
-        nlls = until_it_fits(of_all, less=self.halve)
-        loss = sum(nlls) / self.held_out_tokens
-        if math.isfinite(loss):
-            return loss, nlls
-        if self.progress.step:
-            raise self.diverged("validation")
-        raise OurFault(
-            "base_unfit", "The base model gives no number as its loss on the held-out conversations."
-        )
+        return until_it_fits(of_all, less=self.halve)
 
     def halve(self) -> None:
         """Compute half as much at a time from here on, with the same losses. Raises UserFault the second time."""
@@ -236,46 +101,15 @@ class SupervisedRun:
         self.progress.parts *= 2
         self.watcher.halved(self.progress.step)
 
-    def diverged(self, kind: str) -> UserFault:
-        return UserFault(
-            "training_diverged",
-            f"Training diverged at step {self.progress.step}: the {kind} loss is no longer a number. "
-            "Choose a lower learning rate.",
-        )
-
     def step_done(self, loss: float) -> bool:
         """After every optimiser step: record, tell, checkpoint, stop. True if it was the last one."""
-        progress, total = self.progress, len(self.batches)
-        batch = [self.train_examples[index] for index in self.batches[progress.step]]
-        progress.step += 1
-        progress.losses.append(loss)
-        progress.trained_tokens += sum(example.target_length for example in batch)
-        if not math.isfinite(loss):
-            raise self.diverged("training")
-        self.watcher.step(progress.step, total, loss)
-        if progress.step < total:
+        self.record(loss)
+        if self.progress.step < len(self.batches):
             self.score_epoch()
         if self.threads is not None:
             self.threads.choose()
-        self.stop_if_asked()
-        due = progress.step % self.pace.steps == 0 and progress.step < total
-        if due and time.monotonic() - self.saved_at >= self.pace.seconds:
-            self.save()
+        self.pause()
         return self.over
-
-    def save(self) -> None:
-        self.progress.seconds = time.monotonic() - self.started
-        path = self.folder / f"checkpoint-{self.progress.step}.safetensors"
-        checkpoint_save(path, model=self.model, optimizer=self.optimizer, progress=self.progress)
-        self.saved_at = time.monotonic()
-        self.watcher.checkpoint(self.progress.step, path)
-
-    def stop_if_asked(self) -> None:
-        if not self.watcher.should_stop():
-            return
-        if self.progress.step:
-            self.save()
-        raise Stopped
 
 
 class _Trainer(SFTTrainer):
@@ -348,6 +182,7 @@ def _arguments(run: SupervisedRun) -> SFTConfig:
         num_train_epochs=1,  # our loader goes through all epochs
         per_device_train_batch_size=run.hyperparameters.batch_size,
         learning_rate=run.hyperparameters.learning_rate,
+        max_grad_norm=MAX_GRADIENT_NORM,
         lr_scheduler_type="constant",
         seed=run.hyperparameters.seed,
         bf16=False,  # the base has the dtype it was loaded in, the adapter float32: no autocast

@@ -34,7 +34,7 @@ def train(*, job: str, dispatch_token: str) -> None:
 def _runner() -> "JobRunner":
     from training_jobs.base_models import WarmBase
     from training_jobs.run import JobRunner
-    from training_jobs.sft import Pace
+    from training_jobs.training import Pace
 
     ours = settings()
     return JobRunner(

@@ -6,6 +6,7 @@ from typing import Any
 def lora_delta(x: Any, a: Any, b: Any, scale: float) -> Any:
     """What LoRA adds to a linear layer's output.
 
-    x [..., in], a [r, in], b [out, r], all one float dtype, numpy or torch; returns [..., out].
+    x [..., in], a [r, in], b [out, r], all one float dtype, numpy or torch; returns [..., out]. With x [B, T, in] every
+    row may have its own a [B, r, in] and b [B, out, r].
     """
-    return (x @ a.T) @ b.T * scale
+    return (x @ a.mT) @ b.mT * scale

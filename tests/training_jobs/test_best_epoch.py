@@ -124,9 +124,9 @@ def test_patience_and_ties():
     ):
         with torch.no_grad():
             next(iter(trained_parameters(model).values())).fill_(mark)
-        best.judge(loss, [loss], model)
+        best.judge(loss, [loss], trained_parameters(model))
         assert (best.epoch, best.hopeless(patience=2)) == (epoch, hopeless)
     assert [patience_of(steps) for steps in (1, 3, 5, 100)] == [10, 4, 2, 2], "ten steps, two epochs"
-    best.restore(model)
+    best.restore(trained_parameters(model))
     assert best.nlls == [2.0]
     assert (next(iter(trained_parameters(model).values())) == 2).all(), "the weights of the third epoch"

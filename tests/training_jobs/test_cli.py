@@ -52,6 +52,44 @@ def test_a_file_becomes_an_adapter_that_loads(tmp_path, base, capsys):
     assert [path.name for path in out.parent.iterdir()] == ["mine"], "no scratch is left"
 
 
+@pytest.mark.slow
+def test_several_files_are_several_users_trained_together(tmp_path, base, capsys):
+    files = {
+        "ann": [row(number) for number in range(20)],
+        "bob": [row(1), row(3)],
+        "eve": [row(0, messages=[])],
+    }
+    for who, rows in files.items():
+        (tmp_path / f"{who}.jsonl").write_text("\n".join(rows))
+    paths = [str(tmp_path / f"{who}.jsonl") for who in files]
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit, match="1 of 3 files gave no adapter"):
+        main([*paths, "--base", str(base), "--out", str(out), "--epochs", "1"])
+    assert sorted(path.name for path in out.iterdir()) == ["ann", "bob"]
+    read = {who: adapter_read(out / who)[0] for who in ("ann", "bob")}
+    assert {who: each.training["examples"] for who, each in read.items()} == {"ann": 18, "bob": 2}
+    said = capsys.readouterr()
+    assert all(each.name in said.out for each in read.values())
+    assert "nothing_to_train" in said.out
+    assert "ann: held-out loss after step" in said.err
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == [], "no scratch is left"
+
+
+def test_files_of_one_name_and_adapters_of_all_positions_are_not_trained_together(tmp_path, base, capsys):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "me.jsonl").write_text(row(0))
+    both = [str(tmp_path / folder / "me.jsonl") for folder in ("a", "b")]
+    out = ["--base", str(base), "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit):
+        main([*both, *out])
+    assert "two files have the same name" in capsys.readouterr().err
+    (tmp_path / "you.jsonl").write_text(row(1))
+    with pytest.raises(SystemExit, match="not_together"):
+        main([both[0], str(tmp_path / "you.jsonl"), *out, "--position", "all"])
+    assert not (tmp_path / "out").exists()
+
+
 def test_some_projections_alone(tmp_path, base):
     out = run(tmp_path, base, [row(0), row(2)], "--method", "lora", "--target-modules", "v_proj,q_proj")
     manifest, tensors = adapter_read(out)

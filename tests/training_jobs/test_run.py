@@ -15,7 +15,7 @@ from training_jobs import messages as m
 from training_jobs.base_models import MAX_TOKENS, WarmBase, base_digest_of
 from training_jobs.client import WebApp
 from training_jobs.run import JobRunner
-from training_jobs.sft import Pace
+from training_jobs.training import Pace
 from training_jobs.transfer import Storage
 
 pytestmark = pytest.mark.slow  # it trains

@@ -12,7 +12,8 @@ from training_jobs.attach.adapter import adapter_attach
 from training_jobs.chat_template import ChatEncoder
 from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters, Recipe
-from training_jobs.sft import Pace, SupervisedRun, Trained
+from training_jobs.sft import SupervisedRun
+from training_jobs.training import Pace, Trained
 
 HYPERPARAMETERS = Hyperparameters(n_epochs=2, batch_size=4, learning_rate=1e-2, seed=7)
 

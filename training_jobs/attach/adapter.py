@@ -1,5 +1,6 @@
 """From a recipe to an attached adapter, from an attached adapter to its folder, and back."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,26 @@ def adapter_attach(model: PreTrainedModel, recipe: Recipe, *, seed: int) -> Peft
         return get_peft_model(model, peft_config(recipe))
 
 
+def adapters_attach(model: PreTrainedModel, recipe: Recipe, *, seeds: Mapping[str, int]) -> PeftModel:
+    """Adapters of one recipe to be trained together, a name and seed each: all trainable, the first one active.
+
+    Each is what adapter_attach makes of its seed. Raises ValueError as it does.
+    """
+    (first, seed), *others = seeds.items()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        attached = get_peft_model(model, peft_config(recipe), adapter_name=first)
+        for name, seed in others:
+            torch.manual_seed(seed)
+            attached.add_adapter(name, peft_config(recipe))
+    for name, parameter in attached.named_parameters():
+        if not seeds.keys().isdisjoint(name.split(".")):
+            parameter.requires_grad_(True)
+    return attached
+
+
 def adapter_detach(model: PeftModel) -> PreTrainedModel:
-    """The base model as it was before, for the next adapter."""
+    """The base model as it was before, for the next adapter; if there are several on it, they all go."""
     base = model.unload()
     base.__dict__.pop("forward", None)  # TRL patches the instance, again for every trainer
     base.gradient_checkpointing_disable()

@@ -10,8 +10,9 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from adapters_store.preft.lora import lora_delta
+from training_jobs.attach.chosen import Choice, OneAdapter
 from training_jobs.attach.register import register
-from training_jobs.attach.routing import MaskSlot, PrefillRouting, cannot_merge, layer_routes
+from training_jobs.attach.routing import LayerSlot, PrefillRouting, cannot_merge, layer_routes
 
 
 @dataclass
@@ -32,9 +33,9 @@ class PreftLoraConfig(LoraConfig):
 
 
 class PrefillVariant(LoraVariant):
-    """The forward of one linear layer's LoRA, gated by the mask in `slot`."""
+    """The forward of one linear layer's LoRA, gated by the mask in `slot`, of the adapters that rows have there."""
 
-    def __init__(self, slot: MaskSlot) -> None:
+    def __init__(self, slot: LayerSlot) -> None:
         self._slot = slot
 
     @staticmethod
@@ -45,7 +46,8 @@ class PrefillVariant(LoraVariant):
         self, module: LoraLayer, active_adapter: str, x: torch.Tensor, result: torch.Tensor, **kwargs: Any
     ) -> torch.Tensor:
         """x [B, T, in], result [B, T, out]. The gate rides on the scale, so it costs no pass of its own."""
-        a, b = module.lora_A[active_adapter].weight, module.lora_B[active_adapter].weight
+        chosen: Choice = self._slot.rows or OneAdapter(active_adapter)
+        a, b = (chosen.of_rows(chosen.weights(factor)) for factor in (module.lora_A, module.lora_B))
         x = module.lora_dropout[active_adapter](x.to(a.dtype))
         scale = self._slot.mask.unsqueeze(-1).to(a.dtype) * module.scaling[active_adapter]
         return result + lora_delta(x, a, b, scale)
@@ -62,7 +64,7 @@ class PreftLoraModel(PrefillRouting, LoraModel):
     def _pre_injection_hook(self, model: nn.Module, config: PreftLoraConfig, adapter_name: str) -> None:
         super()._pre_injection_hook(model, config, adapter_name)
         if not hasattr(self, "_slot"):
-            self._slot = MaskSlot()
+            self._slot = LayerSlot()
 
     def _create_and_replace(
         self,

@@ -11,6 +11,7 @@ from torch import nn
 from adapters_store.preft.config import scale_of
 from adapters_store.preft.orthonormal import orthonormal_rows
 from adapters_store.preft.reft import direft_delta, loreft_delta
+from training_jobs.attach.chosen import ROWS, Choice, OneAdapter, RowAdapters
 from training_jobs.attach.prompt_mask import PromptEndUnknown
 from training_jobs.attach.register import register
 from training_jobs.attach.routing import MASK, PrefillRouting, cannot_merge
@@ -80,31 +81,33 @@ class ReftLayer(nn.Module, BaseTunerLayer):
     def _create(self, adapter_name: str, config: Any) -> None:
         raise NotImplementedError
 
-    def _delta(self, adapter_name: str, hidden: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
-        """hidden [B, T, d] in the adapter's dtype; scale a number or [B, T, 1]; returns [B, T, d]."""
+    def _delta(self, chosen: Choice, hidden: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
+        """hidden [B, T, d] in the adapters' dtype; scale a number or [B, T, 1]; returns [B, T, d]."""
         raise NotImplementedError
 
     def forward(self, hidden: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """As the decoder layer's, which also takes `prompt_mask` [B, T] bool."""
-        mask = kwargs.pop(MASK, None)
+        """As the decoder layer's, which also takes `prompt_mask` [B, T] bool and `row_adapters`."""
+        mask: torch.Tensor | None = kwargs.pop(MASK, None)
+        rows: RowAdapters | None = kwargs.pop(ROWS, None)
         output = self.base_layer(hidden, *args, **kwargs)
         if self.disable_adapters:
             return output
         hidden = output[0] if isinstance(output, tuple) else output
-        for name in self.active_adapters:
-            if name in self.scale:
-                hidden = hidden + self._gated_delta(name, hidden, mask).to(hidden.dtype)
+        choices = [OneAdapter(name) for name in self.active_adapters if name in self.scale]
+        for chosen in choices if rows is None else [rows]:
+            hidden = hidden + self._gated_delta(chosen, hidden, mask).to(hidden.dtype)
         return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
-    def _gated_delta(self, name: str, hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """The gate rides on the scale, so it costs no pass of its own."""
+    def _gated_delta(self, chosen: Choice, hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """The gate rides on the scale, so it costs no pass of its own. Adapters of one batch are of one recipe."""
+        name = chosen.name if isinstance(chosen, OneAdapter) else chosen.names[0]
         dtype = next(getattr(self, self.adapter_layer_names[0])[name].parameters()).dtype
         scale: float | torch.Tensor = self.scale[name]
         if self.position[name] == "prefill":
             if mask is None:
                 raise PromptEndUnknown
             scale = mask.unsqueeze(-1).to(dtype) * scale
-        return self._delta(name, hidden.to(dtype), scale)
+        return self._delta(chosen, hidden.to(dtype), scale)
 
     merge = unmerge = cannot_merge
 
@@ -138,9 +141,10 @@ class DireftLayer(ReftLayer):
         nn.init.orthogonal_(orthonormal.weight)
         self.direft_A[adapter_name], self.direft_B[adapter_name] = a, b
 
-    def _delta(self, adapter_name: str, hidden: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
-        a, b = self.direft_A[adapter_name], self.direft_B[adapter_name]
-        return direft_delta(hidden, a.weight, a.bias, b.weight, scale)
+    def _delta(self, chosen: Choice, hidden: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
+        a, bias = chosen.weights(self.direft_A), chosen.biases(self.direft_A)
+        b = chosen.weights(self.direft_B)
+        return direft_delta(hidden, *map(chosen.of_rows, (a, bias, b)), scale)
 
 
 class LoreftLayer(ReftLayer):
@@ -160,9 +164,11 @@ class LoreftLayer(ReftLayer):
             w.weight.copy_(orthonormal_rows(r.weight))
         self.loreft_R[adapter_name], self.loreft_W[adapter_name] = r, w
 
-    def _delta(self, adapter_name: str, hidden: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
-        r, w = self.loreft_R[adapter_name], self.loreft_W[adapter_name]
-        return loreft_delta(hidden, orthonormal_rows(r.weight), w.weight, w.bias, scale)
+    def _delta(self, chosen: Choice, hidden: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
+        """R is made orthonormal once an adapter, not once a row."""
+        r = orthonormal_rows(chosen.weights(self.loreft_R))
+        w, bias = chosen.weights(self.loreft_W), chosen.biases(self.loreft_W)
+        return loreft_delta(hidden, *map(chosen.of_rows, (r, w, bias)), scale)
 
 
 class ReftModel(PrefillRouting):

@@ -1,4 +1,4 @@
-"""Brings the prompt mask to the layers that adapt, as a keyword argument of the forward.
+"""Brings the prompt mask, and which adapter a row has, to the layers that adapt, as keyword arguments of the forward.
 
 A keyword argument is the one carrier that gradient checkpointing replays exactly: a checkpointed layer captures its
 keywords, while a global "last mask" belongs to whatever batch ran last.
@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from training_jobs.attach.chosen import ROWS, RowAdapters
 from training_jobs.attach.prompt_mask import PromptEndUnknown, generating, mask_from_labels, mask_of_generate
 
 MASK = "prompt_mask"
@@ -25,6 +26,8 @@ class PrefillRouting(BaseTuner):
     The forward of the adapted model takes `prompt_mask` [B, T] bool beside the model's own arguments; without it
     the mask comes from `labels`, or from the generate() that is running. Where there is neither, adapters that need
     the mask raise PromptEndUnknown, in training and in evaluation alike.
+
+    With `row_adapters` (RowAdapters) each row goes through its own adapter instead of the active one.
     """
 
     _routes: list[RemovableHandle]
@@ -61,7 +64,7 @@ class PrefillRouting(BaseTuner):
         """PEFT calls this around every forward."""
         if kwargs.get("adapter_names") is not None:
             raise ValueError(
-                "Prefill-only and ReFT adapters cannot be mixed in one batch with `adapter_names`."
+                "Prefill-only and ReFT adapters cannot be mixed in one batch with `adapter_names`: use `row_adapters`."
             )
         yield
 
@@ -76,8 +79,8 @@ class PrefillRouting(BaseTuner):
         return super()._unload_and_optionally_merge(merge=False, **kwargs)
 
 
-def layer_routes(model: nn.Module, slot: "MaskSlot") -> list[RemovableHandle]:
-    """Hooks on every decoder layer that put its mask into `slot` while it runs.
+def layer_routes(model: nn.Module, slot: "LayerSlot") -> list[RemovableHandle]:
+    """Hooks on every decoder layer that put what it is told into `slot` while it runs.
 
     They sit on the checkpointed module itself, so a recompute in the backward pass runs them again with the same
     captured keyword.
@@ -90,11 +93,13 @@ def layer_routes(model: nn.Module, slot: "MaskSlot") -> list[RemovableHandle]:
     return handles
 
 
-class MaskSlot:
-    """The mask of the decoder layer that is running now, [B, T] bool."""
+class LayerSlot:
+    """What the decoder layer that is running now was told: its mask, [B, T] bool, and its rows' adapters, if each has
+    its own."""
 
     def __init__(self) -> None:
         self._mask: torch.Tensor | None = None
+        self.rows: RowAdapters | None = None
 
     @property
     def mask(self) -> torch.Tensor:
@@ -103,11 +108,11 @@ class MaskSlot:
         return self._mask
 
     def fill(self, layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        self._mask = kwargs.pop(MASK, None)
+        self._mask, self.rows = kwargs.pop(MASK, None), kwargs.pop(ROWS, None)
         return args, kwargs
 
     def empty(self, layer: nn.Module, args: Any, output: Any) -> None:
-        self._mask = None
+        self._mask = self.rows = None
 
 
 def cannot_merge(*args: Any, **kwargs: Any) -> NoReturn:

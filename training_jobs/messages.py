@@ -61,11 +61,25 @@ class Turn(Message):
 
 
 class Conversation(Message):
-    """A line of the normalised file (JSONL) that webapp writes and trainers read. `id` names the upload's row."""
+    """A line of the normalised file (JSONL) that webapp writes and trainers read. `id` names the upload's row.
+
+    With `rejected` it is a preference pair: two answers to one prompt, of which the last message is the preferred one.
+    """
 
     id: str
     messages: Annotated[list[Turn], Field(min_length=1)]
+    rejected: str | None = None
     split: Literal["train", "validation"] = "train"
+
+    @model_validator(mode="after")
+    def _pairs_have_two_answers(self) -> Self:
+        if self.rejected is None:
+            return self
+        if not self.rejected.strip():
+            raise ValueError("an empty rejected answer")
+        if len(self.messages) < 2 or self.messages[-1].role != "assistant":
+            raise ValueError("no preferred answer beside the rejected one")
+        return self
 
 
 #: The share of a file's conversations that is held out to judge by, unless another is asked for, and the most to ask.
@@ -101,13 +115,28 @@ class Base(Message):
     digest: Sha256
 
 
+#: OpenAI's names: from answers, or from preference pairs.
+JobType = Literal["supervised", "dpo"]
+#: Of DPO, unless another is asked for (Rafailov et al. 2023, appendix B), and the most to ask.
+DEFAULT_BETA, MOST_BETA = 0.1, 2.0
+
+
 class Hyperparameters(Message):
-    """Resolved values ("auto" is decided by webapp before the job is queued)."""
+    """Resolved values ("auto" is decided by webapp before the job is queued).
+
+    `beta` is DPO's, and makes the job one: how much it costs to move away from the base model. A batch of DPO has
+    `batch_size` pairs.
+    """
 
     n_epochs: Annotated[int, Field(ge=1, le=50)]
     batch_size: Annotated[int, Field(ge=1, le=256)]
     learning_rate: Annotated[float, Field(gt=0, le=1)]
     seed: int
+    beta: Annotated[float, Field(gt=0, le=MOST_BETA)] | None = None
+
+    @property
+    def type(self) -> JobType:
+        return "supervised" if self.beta is None else "dpo"
 
 
 #: What to say when target modules are chosen for another method.
@@ -266,8 +295,46 @@ class MemoryComparison(Comparison):
     prompt_tokens: Annotated[int, Field(ge=1)]
 
 
+#: Of fewer pairs a single one is more than a tenth of the accuracy.
+FEWEST_PAIRS = 10
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class PreferenceComparison(Message):
+    """Of the same held-out preference pairs, the share in which the preferred answer is the likelier one.
+
+    Likelier is a lower loss a token, since that of the whole answer would mostly say which is shorter. `low` to `high`
+    is the 95 % interval of `adapter_accuracy` minus `accuracy`, found as in Comparison by drawing pairs: above 0 the
+    adapter is better, below 0 it is worse.
+    """
+
+    pairs: Annotated[int, Field(ge=1)]
+    accuracy: Share
+    adapter_accuracy: Share
+    low: FiniteFloat
+    high: FiniteFloat
+
+    @property
+    def enough(self) -> bool:
+        """Whether it was measured on enough to judge by."""
+        return self.pairs >= FEWEST_PAIRS
+
+    @property
+    def worse(self) -> bool:
+        """Whether the adapter is worse, beyond the interval."""
+        return self.enough and self.high < 0
+
+
+class MemoryPreferenceComparison(PreferenceComparison):
+    """As MemoryComparison."""
+
+    quoted: Annotated[int, Field(ge=1)]
+    prompt_tokens: Annotated[int, Field(ge=1)]
+
+
 class Report(Message):
     """What training found; how it went about it is in the manifest. Held-out losses are null when nothing was.
+    Losses of DPO are nats per pair, those of a model that prefers neither answer ln 2.
 
     The adapter is the one after `best_step` (null when nothing was held out: then it is the last). `steps` were done;
     `stopped_at_step` is the last of them if training stopped early. `train_loss` is the mean of the ten steps up to
@@ -283,8 +350,8 @@ class Report(Message):
     held_out_loss_after: FiniteFloat | None = None
     best_step: Annotated[int, Field(ge=1)] | None = None
     stopped_at_step: Annotated[int, Field(ge=1)] | None = None
-    against_base: Comparison | None = None
-    against_memory: MemoryComparison | None = None
+    against_base: Comparison | PreferenceComparison | None = None
+    against_memory: MemoryComparison | MemoryPreferenceComparison | None = None
 
 
 #: The prompts that trainer and engine are compared on, and the tokens that both say after each.

@@ -38,6 +38,14 @@ def target_logits(
     return logits[kept], targets[kept]
 
 
+def row_nlls(model: PreTrainedModel | PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The summed negative log-likelihood (nats) of each row's target: [B] float32."""
+    logits, targets = target_logits(model, batch)
+    of_tokens = F.cross_entropy(logits.float(), targets, reduction="none")
+    lengths = (batch["labels"] != IGNORED).sum(dim=1).tolist()
+    return torch.stack([row.sum() for row in of_tokens.split(lengths)])
+
+
 def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """The summed negative log-likelihood (nats, scalar float32) of a batch's targets under the adapted model."""
     logits, targets = target_logits(model, batch)
@@ -66,10 +74,8 @@ def example_nlls(
         before_batch()
         chosen = by_length[start : start + batch_size]
         batch = collate([examples[index] for index in chosen], pad=pad)
-        logits, targets = target_logits(model, {name: tensor.to(device) for name, tensor in batch.items()})
-        of_tokens = F.cross_entropy(logits.float(), targets, reduction="none")
-        rows = of_tokens.split([examples[index].target_length for index in chosen])
-        for index, row in zip(chosen, rows, strict=True):
-            nlls[index] = row.sum().item()
+        found = row_nlls(model, {name: tensor.to(device) for name, tensor in batch.items()})
+        for index, nll in zip(chosen, found.tolist(), strict=True):
+            nlls[index] = nll
     model.train(training)
     return nlls

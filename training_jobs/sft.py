@@ -1,33 +1,30 @@
-"""Supervised fine-tuning: TRL's SFTTrainer over PEFT, with our masks, our batches and our checkpoints."""
+"""Supervised fine-tuning over PEFT, with our masks, our batches and our checkpoints. `dpo.py` does the same by pairs."""
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import torch
-from datasets import Dataset
 from peft import PeftModel
-from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
-from trl import SFTConfig, SFTTrainer
+from transformers import PreTrainedTokenizerBase, Trainer
 
 from training_jobs.attach.prompt_mask import IGNORED
 from training_jobs.batches import BatchOrder, collate
 from training_jobs.best_epoch import patience_of, trained_parameters
 from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
 from training_jobs.errors import OurFault, Stopped, UserFault
-from training_jobs.examples import Examples
+from training_jobs.examples import Example, ExampleList, Examples
 from training_jobs.footprint import footprint, parts_that_fit
 from training_jobs.free_memory import memory_now
 from training_jobs.memory import until_it_fits
 from training_jobs.messages import Hyperparameters
 from training_jobs.score import example_nlls, target_nll
 from training_jobs.threads import ThreadChooser
+from training_jobs.trl_trainers import sft_trainer
 
 #: Held-out examples that are scored; more would say the same and take longer.
 HELD_OUT_MAX = 256
@@ -104,11 +101,12 @@ class SupervisedRun:
     def __post_init__(self) -> None:
         tokenizer, hyperparameters = self.tokenizer, self.hyperparameters
         self.train_examples = self.examples.train
+        self.rows_each = self.examples.rows_each
         self.held_out = list(islice(self.examples.held_out, HELD_OUT_MAX))
         self.held_out_tokens = sum(example.target_length for example in self.held_out)
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         self.batches = BatchOrder(
-            len(self.train_examples),
+            len(self.train_examples) // self.rows_each,
             batch_size=hyperparameters.batch_size,
             epochs=hyperparameters.n_epochs,
             seed=hyperparameters.seed,
@@ -131,22 +129,49 @@ class SupervisedRun:
         that is free is too little for a row.
         """
         self.planned_parts = self.plan()
-        trainer = _Trainer(self)  # seeds the random generators, so a checkpoint comes after it
+        trainer = self.trainer()  # seeds the random generators, so a checkpoint comes after it
         if checkpoint is not None:
             self.progress = checkpoint_load(checkpoint, model=self.model, optimizer=self.optimizer)
         self.progress.parts = max(self.progress.parts, self.planned_parts)
         if checkpoint is None and self.held_out:
-            _, self.progress.held_out_before = self.score()
+            self.progress.held_out_before = self.score()
         self.saved_at = time.monotonic()
         self.started = self.saved_at - self.progress.seconds
         self.stop_if_asked()
         self.score_epoch()  # the checkpoint may be from the middle of a scoring
         if not self.over:
+            self.prepare()
             trainer.train()
         seconds = time.monotonic() - self.started
         self.score_epoch()
         self.model.eval()
         return self.keep_best(seconds)
+
+    def trainer(self) -> Trainer:
+        return sft_trainer(self)
+
+    def prepare(self) -> None:
+        """What has to be known before the first step, whichever it is."""
+
+    def batch(self, numbers: Sequence[int]) -> dict[str, torch.Tensor]:
+        """The examples of these numbers, as `collate` lays them out."""
+        return collate(self.rows(numbers), pad=self.pad)
+
+    def rows(self, numbers: Sequence[int]) -> list[Example]:
+        each = self.rows_each
+        return [self.train_examples[each * number + row] for number in numbers for row in range(each)]
+
+    def loss(self, model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Summed over what `weight` counts, so that a batch's is that of its parts together: nats, scalar float32."""
+        return target_nll(model, batch)
+
+    def weight(self, batch: dict[str, torch.Tensor]) -> int:
+        """What the loss of a batch is a mean over: its target tokens."""
+        return int((batch["labels"] != IGNORED).sum())
+
+    def held_out_loss(self, nlls: Sequence[float]) -> float:
+        """The same of the held-out examples, from the nats of each."""
+        return sum(nlls) / self.held_out_tokens
 
     def plan(self) -> int:
         """In how many parts a batch fits into the memory that is free. Raises JobFault (needs_more_memory)."""
@@ -154,6 +179,7 @@ class SupervisedRun:
         need = footprint(
             self.model, trained=self.train_examples, scored=self.held_out, checkpointing=self.on_gpu
         )
+        need = replace(need, trained_row=self.rows_each * need.trained_row)
         memory = memory_now(next(self.model.parameters()).device)
         parts = parts_that_fit(need, memory, batch_size=batch, scored_at_once=scored)
         if parts > 1 and memory is not None:
@@ -162,7 +188,7 @@ class SupervisedRun:
 
     @property
     def scored_at_once(self) -> int:
-        return max(4, self.hyperparameters.batch_size)
+        return max(4, self.rows_each * self.hyperparameters.batch_size)
 
     @property
     def over(self) -> bool:
@@ -174,7 +200,8 @@ class SupervisedRun:
         progress = self.progress
         if not self.held_out or progress.step // self.batches.steps_per_epoch == len(progress.best.losses):
             return
-        loss, nlls = self.score()
+        nlls = self.score()
+        loss = self.held_out_loss(nlls)
         progress.best.judge(loss, nlls, self.model)
         self.watcher.held_out(progress.step, loss)
 
@@ -191,7 +218,7 @@ class SupervisedRun:
             trained_tokens=progress.trained_tokens,
             seconds=seconds,
             held_out_tokens=self.held_out_tokens,
-            held_out_before=sum(progress.held_out_before) / self.held_out_tokens if self.held_out else None,
+            held_out_before=self.held_out_loss(progress.held_out_before) if self.held_out else None,
             held_out_after=min(best.losses, default=None),
             nlls_before=progress.held_out_before,
             nlls_after=best.nlls,
@@ -199,27 +226,30 @@ class SupervisedRun:
             stopped_at=progress.step if progress.step < len(self.batches) else None,
         )
 
-    def score(self) -> tuple[float, list[float]]:
-        """Of the held-out examples: nats per target token, and the nats of each."""
-
-        def of_all() -> list[float]:
-            return example_nlls(
-                self.model,
-                self.held_out,
-                batch_size=max(1, self.scored_at_once // self.progress.parts),
-                pad=self.pad,
-                before_batch=self.stop_if_asked,
-            )
-
-        nlls = until_it_fits(of_all, less=self.halve)
-        loss = sum(nlls) / self.held_out_tokens
-        if math.isfinite(loss):
-            return loss, nlls
+    def score(self) -> list[float]:
+        """The nats of each held-out example."""
+        nlls = self.nlls_of(self.held_out)
+        if math.isfinite(sum(nlls)):
+            return nlls
         if self.progress.step:
             raise self.diverged("validation")
         raise OurFault(
             "base_unfit", "The base model gives no number as its loss on the held-out conversations."
         )
+
+    def nlls_of(self, examples: Sequence[Example] | ExampleList) -> list[float]:
+        """The nats of each, under the model as it is."""
+
+        def of_all() -> list[float]:
+            return example_nlls(
+                self.model,
+                examples,
+                batch_size=max(1, self.scored_at_once // self.progress.parts),
+                pad=self.pad,
+                before_batch=self.stop_if_asked,
+            )
+
+        return until_it_fits(of_all, less=self.halve)
 
     def halve(self) -> None:
         """Compute half as much at a time from here on, with the same losses. Raises UserFault the second time."""
@@ -246,7 +276,7 @@ class SupervisedRun:
     def step_done(self, loss: float) -> bool:
         """After every optimiser step: record, tell, checkpoint, stop. True if it was the last one."""
         progress, total = self.progress, len(self.batches)
-        batch = [self.train_examples[index] for index in self.batches[progress.step]]
+        batch = self.rows(self.batches[progress.step])
         progress.step += 1
         progress.losses.append(loss)
         progress.trained_tokens += sum(example.target_length for example in batch)
@@ -276,87 +306,3 @@ class SupervisedRun:
         if self.progress.step:
             self.save()
         raise Stopped
-
-
-class _Trainer(SFTTrainer):
-    """SFTTrainer over the batches that are still to do, scoring targets alone, each batch in parts that fit."""
-
-    def __init__(self, run: SupervisedRun) -> None:
-        self._run = run
-        self.step_loss = float("nan")
-        super().__init__(
-            model=run.model,
-            args=_arguments(run),
-            train_dataset=Dataset.from_dict({"example": np.arange(len(run.train_examples))}),
-            processing_class=run.tokenizer,
-            data_collator=lambda rows: collate(
-                [run.train_examples[row["example"]] for row in rows], pad=run.pad
-            ),
-            optimizers=(run.optimizer, None),
-            callbacks=[_StepDone(lambda: run.step_done(self.step_loss))],
-        )
-        self.remove_callback(PrinterCallback)
-
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """Our own order and layout; the generator keeps the loader from drawing on the training's random numbers."""
-        loader = DataLoader(
-            self.train_dataset,
-            batch_sampler=self._run.batches.after(self._run.progress.step),
-            collate_fn=self.data_collator,
-            generator=torch.Generator(),
-        )
-        return self.accelerator.prepare(loader)
-
-    def compute_loss(
-        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> torch.Tensor:
-        """Nats per target token of the whole batch, so that those of its parts add up to the batch's.
-
-        TRL's own head scores every position on a CPU, which is a third of the step.
-        """
-        return target_nll(model, inputs) / self.step_targets
-
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        def in_parts() -> torch.Tensor:
-            rows = math.ceil(len(inputs["labels"]) / self._run.progress.parts)
-            parts = zip(*(tensor.split(rows) for tensor in inputs.values()), strict=True)
-            losses = [
-                super(_Trainer, self).training_step(model, dict(zip(inputs, part, strict=True)))
-                for part in parts
-            ]
-            return torch.stack(losses).sum()
-
-        self.step_targets = (inputs["labels"] != IGNORED).sum()
-        loss = until_it_fits(in_parts, less=self._run.halve)
-        self.step_loss = loss.item()
-        return loss
-
-
-class _StepDone(TrainerCallback):
-    def __init__(self, then: Callable[[], bool]) -> None:
-        self._then = then
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._then():
-            control.should_training_stop = True
-
-
-def _arguments(run: SupervisedRun) -> SFTConfig:
-    """TRL's defaults are for a GPU and a base that is trained: what differs here is said."""
-    return SFTConfig(
-        output_dir=str(run.folder),
-        num_train_epochs=1,  # our loader goes through all epochs
-        per_device_train_batch_size=run.hyperparameters.batch_size,
-        learning_rate=run.hyperparameters.learning_rate,
-        lr_scheduler_type="constant",
-        seed=run.hyperparameters.seed,
-        bf16=False,  # the base has the dtype it was loaded in, the adapter float32: no autocast
-        gradient_checkpointing=run.on_gpu,
-        use_cpu=not run.on_gpu,
-        max_length=None,  # nothing is ever cut
-        dataset_kwargs={"skip_prepare_dataset": True},
-        logging_strategy="no",
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )

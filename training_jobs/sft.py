@@ -1,4 +1,4 @@
-"""Supervised fine-tuning over PEFT, with our masks, our batches and our checkpoints. `dpo.py` does the same by pairs."""
+"""Supervised fine-tuning over PEFT, with our masks, batches and checkpoints. `dpo.py` does the same by pairs."""
 
 import math
 import time

@@ -27,7 +27,9 @@ def dpo_trainer(run: "SupervisedRun") -> Trainer:
     """Seeds the random generators."""
     # Without a reference model of its own, DPOTrainer attaches a second adapter to be one. Ours is the base with the
     # adapter off, whose log-probabilities are computed beforehand.
-    return _DpoTrainer(run, args=DPOConfig(**_arguments(run)), ref_model=run.model.get_base_model(), **_parts(run))
+    return _DpoTrainer(
+        run, args=DPOConfig(**_arguments(run)), ref_model=run.model.get_base_model(), **_parts(run)
+    )
 
 
 class _InParts(Trainer):

@@ -79,7 +79,9 @@ def test_how_little_is_too_little(tokens, conversations, enough):
 
 def preferring(right: list[bool], base: list[bool]) -> PreferenceComparison:
     """Of pairs that the adapter and the base get right or wrong; the preferred answers are twice as long."""
-    nlls = [[nats for each in said for nats in ((30.0, 20.0) if each else (50.0, 20.0))] for said in (right, base)]
+    nlls = [
+        [nats for each in said for nats in ((30.0, 20.0) if each else (50.0, 20.0))] for said in (right, base)
+    ]
     return compare_preferences(*nlls, tokens=[20, 10] * len(right), seed=0)
 
 

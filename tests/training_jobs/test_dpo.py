@@ -20,7 +20,11 @@ from training_jobs.data import examples_read
 from training_jobs.errors import OurFault, Stopped
 
 ASKED = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello?"}]
-PAIR = {"id": "1", "messages": [*ASKED, {"role": "assistant", "content": "Hi!"}], "rejected": "What do you want?"}
+PAIR = {
+    "id": "1",
+    "messages": [*ASKED, {"role": "assistant", "content": "Hi!"}],
+    "rejected": "What do you want?",
+}
 
 
 def read(*rows, type="dpo", max_tokens=500):

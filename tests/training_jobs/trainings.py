@@ -98,7 +98,9 @@ def run_of(model: Any, folder: Path, watcher: Recorder | None = None, **options:
         **options,
     }
     kind = SupervisedRun if options["hyperparameters"].beta is None else PreferenceRun
-    return kind(model=model, tokenizer=tiny_tokenizer(), watcher=watcher or Recorder(), folder=folder, **options)
+    return kind(
+        model=model, tokenizer=tiny_tokenizer(), watcher=watcher or Recorder(), folder=folder, **options
+    )
 
 
 def train(

@@ -75,6 +75,9 @@ def _add_pair(
     max_tokens: int,
 ) -> None:
     """Both answers, or neither: the preferred one's example first. Their prompts are the same, token for token."""
+    if all(turn.role == "system" for turn in pair.messages[:-1]):
+        examples.leave_out(pair.id, "no_prompt")
+        return
     held_out = pair.split == "validation"
     split = examples.held_out if held_out else examples.train
     talks = [pair.messages, [*pair.messages[:-1], Turn(role="assistant", content=rejected)]]

@@ -11,7 +11,7 @@ from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
 from tests.training_jobs.test_memory import assert_alike, refuses
 from tests.training_jobs.tiny import tiny_model, tiny_tokenizer
 from tests.training_jobs.trainings import PREFERENCES, Recorder, ResumedRecorder, pairs, run_of, train
-from training_jobs.attach.adapter import adapter_attach
+from training_jobs.attach.adapter import adapter_attach, adapter_detach
 from training_jobs.attach.prompt_mask import mask_from_labels
 from training_jobs.batches import collate
 from training_jobs.chat_template import ChatEncoder
@@ -61,6 +61,11 @@ def test_a_pair_of_which_one_answer_is_too_long_is_left_out_whole():
     assert (found.left_out["too_long"].count, found.left_out["too_long"].first) == (1, ["2"])
     assert found.told().startswith("Training on 1 preference pairs")
     assert found.train.conversations == found.train.conversations[:1] * 2
+
+
+def test_a_pair_that_answers_nothing_is_left_out():
+    found = read({**PAIR, "messages": [ASKED[0], PAIR["messages"][-1]]})
+    assert (found.count, found.left_out["no_prompt"].first) == ((0, 0), ["1"])
 
 
 @pytest.mark.parametrize(
@@ -203,3 +208,14 @@ def test_the_reference_of_a_training_that_has_begun_is_still_the_base(tmp_path):
     expected = [-logprob(base, row).item() for row in run.train_examples]
     assert run.reference.tolist() == pytest.approx(expected, rel=1e-5)
     assert all(torch.equal(tensor, before[key]) for key, tensor in tensors_get(model).items())
+
+
+@pytest.mark.slow
+def test_the_base_serves_the_next_job_as_if_new(tmp_path):
+    base = tiny_model()
+    model = adapter_attach(base, PREFILL[1], seed=1)
+    run_of(model, tmp_path, **options()).train()
+    assert adapter_detach(model) is base
+    assert "forward" not in base.__dict__
+    supervised = run_of(adapter_attach(base, PREFILL[1], seed=1), tmp_path).train()
+    assert supervised.losses == train(tmp_path, PREFILL[1])[0].losses

@@ -249,7 +249,7 @@ def decide(arguments: argparse.Namespace, *, type: JobType, examples: int) -> tu
     settled = Hyperparameters(
         n_epochs=asked.get("epochs", 1),
         batch_size=batch_size,
-        learning_rate=asked.get("learning_rate", defaults.learning_rate),
+        learning_rate=asked.get("learning_rate", defaults.learning_rate(type)),
         seed=arguments.seed,
         beta=asked.get("beta", DEFAULT_BETA) if type == "dpo" else None,
     )

@@ -17,7 +17,7 @@ from tests.webapp.test_transitions import claim
 from tests.webapp.test_verdict import preferring
 from tests.webapp.uploads import check, rows
 from tests.webapp.uploads import talks as talks_of
-from training_jobs.messages import Conversation
+from training_jobs.messages import DEFAULTS, Conversation
 from webapp.jobs.gate import gate
 from webapp.jobs.models import Job
 from webapp.jobs.prepare import job_prepare
@@ -258,7 +258,7 @@ class TestJobs:
         assert refused.value.type == "invalid_request_error"
         assert refused.value.param is None or refused.value.param.startswith(param)
 
-    def test_beta_is_decided_unless_it_is_asked_for(
+    def test_beta_and_the_rate_are_decided_unless_they_are_asked_for(
         self, company: Company, openai_client: MakeClient
     ) -> None:
         base_model()
@@ -267,6 +267,7 @@ class TestJobs:
             model="tiny", training_file=file.public_id, method={"type": "dpo"}
         )
         assert made.to_dict()["method"]["dpo"]["hyperparameters"]["beta"] == 0.1
+        assert Job.objects.get().hyperparameters["learning_rate"] == DEFAULTS["direft"].dpo_rate
 
 
 @pytest.mark.django_db

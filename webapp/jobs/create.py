@@ -161,10 +161,11 @@ def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperpara
     epochs = wishes.n_epochs
     if epochs == "auto":
         epochs = auto_epochs(wishes.method, examples=examples, batch_size=batch_size)
-    learning_rate = defaults.learning_rate * multiplier
+    usual = defaults.learning_rate(wishes.type)
+    learning_rate = usual * multiplier
     if not 0 < learning_rate <= 1:
         raise BadRequest(
-            f"learning_rate_multiplier must be above 0 and at most {1 / defaults.learning_rate:.0f}.",
+            f"learning_rate_multiplier must be above 0 and at most {1 / usual:.0f}.",
             code="invalid_value",
             param="learning_rate_multiplier",
         )

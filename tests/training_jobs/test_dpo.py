@@ -19,6 +19,8 @@ from training_jobs.comparison import compare_preferences
 from training_jobs.data import examples_read
 from training_jobs.errors import OurFault, Stopped
 
+pytestmark = pytest.mark.slow  # it trains
+
 ASKED = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello?"}]
 PAIR = {
     "id": "1",
@@ -109,7 +111,6 @@ def test_the_loss_is_that_of_the_formula(recipe, tmp_path):
     assert all(parameter.requires_grad for parameter in run.optimizer.param_groups[0]["params"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", PREFILL[:2], ids=name)
 def test_trls_own_trainer_works_unmodified_and_gives_the_same_first_loss(recipe, tmp_path):
     from datasets import Dataset
@@ -167,7 +168,6 @@ def test_it_learns_to_prefer_in_either_direction(recipe, tmp_path):
     assert min(started) < 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", PREFILL[:2], ids=name)
 def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp_path):
     whole, tensors = train(tmp_path, recipe, **options())
@@ -183,7 +183,6 @@ def test_resumed_from_a_checkpoint_every_loss_and_weight_is_the_same(recipe, tmp
         torch.testing.assert_close(again[key], tensor, atol=0, rtol=0)
 
 
-@pytest.mark.slow
 def test_with_memory_for_half_a_batch_it_learns_the_same_and_never_parts_a_pair(tmp_path):
     recipe = PREFILL[1]
     whole, tensors = train(tmp_path, recipe, **options())
@@ -210,7 +209,6 @@ def test_the_reference_of_a_training_that_has_begun_is_still_the_base(tmp_path):
     assert all(torch.equal(tensor, before[key]) for key, tensor in tensors_get(model).items())
 
 
-@pytest.mark.slow
 def test_the_base_serves_the_next_job_as_if_new(tmp_path):
     base = tiny_model()
     model = adapter_attach(base, PREFILL[1], seed=1)

@@ -1,7 +1,7 @@
 """Direct preference optimisation (Rafailov et al. 2023) of the attached adapter: supervised training, by pairs.
 
-An example of two rows is one pair: the preferred answer and the rejected one, after the same prompt and so with the
-same positions adapted. The reference is the base model with the adapter off, from which the adapter starts.
+Two examples, one after the other, are a pair: the preferred answer and the rejected one, after the same prompt and so
+with the same positions adapted. The reference is the base model with the adapter off, from which the adapter starts.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class PreferenceRun(SupervisedRun):
         self.reference = np.array(nlls, dtype=np.float32)
 
     def batch(self, numbers: Sequence[int]) -> dict[str, torch.Tensor]:
-        """With REFERENCE [B] float32 beside: the nats of each row under the base model."""
+        """And `reference_nlls` [B] float32: the nats of each row under the base model."""
         rows = [2 * number + row for number in numbers for row in (0, 1)]
         return super().batch(numbers) | {_REFERENCE: torch.from_numpy(self.reference[rows])}
 

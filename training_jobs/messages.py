@@ -1,5 +1,6 @@
 """What webapp and a trainer say to each other: frozen, strict, and the only thing both import.
 
+What is judged (judged.py) is of them, and imported from here like the rest.
 The protocol itself (who may say what in which state) is in ARCHITECTURE.md, "The job protocol".
 All bodies are JSON, which has no NaN and no infinity. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses
 are nats per token.
@@ -8,19 +9,19 @@ are nats per token.
 import math
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_validator
 
 from adapters_store.manifest import Sha256
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import DEFAULT_ALPHA, TARGET_MODULES, TargetModule
+from training_jobs.judged import FEWEST_CONVERSATIONS as FEWEST_CONVERSATIONS
+from training_jobs.judged import FEWEST_PAIRS as FEWEST_PAIRS
+from training_jobs.judged import FEWEST_TOKENS as FEWEST_TOKENS
+from training_jobs.judged import Comparison as Comparison
+from training_jobs.judged import MemoryComparison as MemoryComparison
+from training_jobs.judged import MemoryPreferenceComparison as MemoryPreferenceComparison
+from training_jobs.judged import PreferenceComparison as PreferenceComparison
+from training_jobs.message import Message as Message
 
 TASK = "training_jobs.train"
 PRESENCE_SECONDS = 5
@@ -35,12 +36,6 @@ JobState = Literal[
 def queue_name(base: str) -> str:
     """The Celery queue of a base model; a trainer listens on those of the bases it holds."""
     return f"train.{base}"
-
-
-class Message(BaseModel):
-    """Immutable, and strict about unknown fields, so that two versions never half-understand each other."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Turn(Message):
@@ -262,80 +257,6 @@ class UploadSlot(Message):
     url: str
     headers: dict[str, str]
     already_there: bool
-
-
-#: Fewer held-out tokens or conversations say too little: with four, all of them are worse once in sixteen times by
-#: chance alone.
-FEWEST_TOKENS, FEWEST_CONVERSATIONS = 100, 5
-
-
-class Comparison(Message):
-    """Losses (nats per token) on the same held-out targets: the trained adapter's, and what it is compared with.
-
-    `low` to `high` is the 95 % interval of `adapter_loss` minus `loss`, found by drawing whole conversations again and
-    again (training_jobs.comparison): below 0 the adapter is better, above 0 it is worse.
-    """
-
-    conversations: Annotated[int, Field(ge=1)]
-    tokens: Annotated[int, Field(ge=1)]
-    loss: FiniteFloat
-    adapter_loss: FiniteFloat
-    low: FiniteFloat
-    high: FiniteFloat
-
-    @property
-    def enough(self) -> bool:
-        """Whether it was measured on enough to judge by."""
-        return self.tokens >= FEWEST_TOKENS and self.conversations >= FEWEST_CONVERSATIONS
-
-    @property
-    def worse(self) -> bool:
-        """Whether the adapter is worse, beyond the interval."""
-        return self.enough and self.low > 0
-
-
-class MemoryComparison(Comparison):
-    """With the base model under a system prompt of `prompt_tokens` that quotes `quoted` conversations of the data."""
-
-    quoted: Annotated[int, Field(ge=1)]
-    prompt_tokens: Annotated[int, Field(ge=1)]
-
-
-#: Of fewer pairs a single one is more than a tenth of the accuracy.
-FEWEST_PAIRS = 10
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class PreferenceComparison(Message):
-    """Of the same held-out preference pairs, the share in which the preferred answer is the likelier one.
-
-    Likelier is a lower loss a token, since that of the whole answer would mostly say which is shorter. `low` to `high`
-    is the 95 % interval of `adapter_accuracy` minus `accuracy`, found as in Comparison by drawing pairs: above 0 the
-    adapter is better, below 0 it is worse.
-    """
-
-    pairs: Annotated[int, Field(ge=1)]
-    accuracy: Share
-    adapter_accuracy: Share
-    low: FiniteFloat
-    high: FiniteFloat
-
-    @property
-    def enough(self) -> bool:
-        """Whether it was measured on enough to judge by."""
-        return self.pairs >= FEWEST_PAIRS
-
-    @property
-    def worse(self) -> bool:
-        """Whether the adapter is worse, beyond the interval."""
-        return self.enough and self.high < 0
-
-
-class MemoryPreferenceComparison(PreferenceComparison):
-    """As MemoryComparison."""
-
-    quoted: Annotated[int, Field(ge=1)]
-    prompt_tokens: Annotated[int, Field(ge=1)]
 
 
 class Report(Message):

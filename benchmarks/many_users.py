@@ -91,7 +91,7 @@ class Setting:
     @property
     def hyperparameters(self) -> Hyperparameters:
         rows = min(ROWS, self.steps * BATCH)
-        rate = DEFAULTS[self.recipe.method].learning_rate
+        rate = DEFAULTS[self.recipe.method].learning_rate("supervised")
         return Hyperparameters(
             n_epochs=self.steps * BATCH // rows, batch_size=BATCH, learning_rate=rate, seed=0
         )

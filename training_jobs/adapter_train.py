@@ -1,6 +1,7 @@
 """Examples in, an adapter's folder out: what a job and the command line have in common."""
 
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,29 @@ from adapters_store.errors import AdapterError
 from adapters_store.manifest import BaseRef
 from training_jobs.attach.adapter import adapter_attach, adapter_detach, adapter_save
 from training_jobs.base_models import LoadedBase
-from training_jobs.comparison import compare
+from training_jobs.comparison import compare, compare_preferences
+from training_jobs.dpo import PreferenceRun
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
 from training_jobs.memory import out_of_memory
 from training_jobs.memory_prompt import prompted_nlls
-from training_jobs.messages import Comparison, Hyperparameters, MemoryComparison, Probe, Recipe
+from training_jobs.messages import (
+    Comparison,
+    Hyperparameters,
+    JobType,
+    MemoryComparison,
+    MemoryPreferenceComparison,
+    PreferenceComparison,
+    Probe,
+    Recipe,
+)
 from training_jobs.probe import probe_make
 from training_jobs.sft import SupervisedRun
 from training_jobs.training import Pace, Trained, Training, Watcher
 
 #: The adapter's folder within the one that a training is given.
 ADAPTER = "adapter"
+_RUNS: dict[JobType, type[SupervisedRun]] = {"supervised": SupervisedRun, "dpo": PreferenceRun}
 
 
 @dataclass(frozen=True)
@@ -34,8 +46,8 @@ class Outcome:
     """
 
     trained: Trained
-    against_base: Comparison | None
-    against_memory: MemoryComparison | None
+    against_base: Comparison | PreferenceComparison | None
+    against_memory: MemoryComparison | MemoryPreferenceComparison | None
     probe: Probe | None
 
 
@@ -53,6 +65,8 @@ def adapter_train(
 ) -> Outcome:
     """Train a fresh adapter on `base`, which is left as it was, and write it to ADAPTER in `folder`.
 
+    `examples` are of the hyperparameters' type.
+
     `with_probe`: an engine is going to be asked what the adapter says, so the outcome has the trainer's own answers.
 
     Raises UserFault (nothing_to_train, recipe_unfit, training_diverged, out_of_memory), OurFault for an adapter that
@@ -64,7 +78,7 @@ def adapter_train(
     except ValueError as error:
         raise UserFault("recipe_unfit", str(error)) from None
     try:
-        training = SupervisedRun(
+        training = _RUNS[hyperparameters.type](
             model=model,
             examples=examples,
             hyperparameters=hyperparameters,
@@ -123,22 +137,30 @@ def compared(base: LoadedBase, training: Training, trained: Trained, probe: Prob
     )
 
 
-def _against_base(examples: Examples, trained: Trained, *, seed: int) -> Comparison | None:
+def _against_base(
+    examples: Examples, trained: Trained, *, seed: int
+) -> Comparison | PreferenceComparison | None:
     if not trained.nlls_after:
         return None
-    count = len(trained.nlls_after)
-    return compare(
-        trained.nlls_after,
-        trained.nlls_before,
-        tokens=[examples.held_out[index].target_length for index in range(count)],
-        conversations=examples.held_out.conversations[:count],
-        seed=seed,
+    return _compared(
+        examples, range(len(trained.nlls_after)), trained.nlls_after, trained.nlls_before, seed=seed
     )
+
+
+def _compared(
+    examples: Examples, numbers: Sequence[int], adapter: Sequence[float], other: Sequence[float], *, seed: int
+) -> Comparison | PreferenceComparison:
+    """On the held-out examples of these numbers, of which there are the nats."""
+    tokens = [examples.held_out[number].target_length for number in numbers]
+    if examples.rows_each == 2:
+        return compare_preferences(adapter, other, tokens=tokens, seed=seed)
+    conversations = [examples.held_out.conversations[number] for number in numbers]
+    return compare(adapter, other, tokens=tokens, conversations=conversations, seed=seed)
 
 
 def _against_memory(
     base: LoadedBase, examples: Examples, trained: Trained, watcher: Watcher, *, seed: int
-) -> MemoryComparison | None:
+) -> MemoryComparison | MemoryPreferenceComparison | None:
     """On the first held-out targets alone: the base model reads the memory, and a CPU reads slowly."""
 
     def stop_if_asked() -> None:
@@ -146,6 +168,9 @@ def _against_memory(
             raise Stopped
 
     prompted = examples.memory.prompted(base.encoder, max_tokens=base.max_tokens)
+    if examples.rows_each == 2:
+        fitting = {each.number for each in prompted}
+        prompted = [each for each in prompted if each.number ^ 1 in fitting]
     if not prompted:
         return None
     try:
@@ -154,15 +179,14 @@ def _against_memory(
         if not out_of_memory(error):
             raise
         return None
-    found = compare(
-        [trained.nlls_after[each.number] for each in prompted],
-        nlls,
-        tokens=[len(each.target) for each in prompted],
-        conversations=[examples.held_out.conversations[each.number] for each in prompted],
-        seed=seed,
-    )
+    numbers = [each.number for each in prompted]
+    adapter = [trained.nlls_after[number] for number in numbers]
+    found = _compared(examples, numbers, adapter, nlls, seed=seed)
     memory = examples.memory
-    return MemoryComparison(**found.model_dump(), quoted=len(memory.quotes), prompt_tokens=memory.tokens)
+    told = {**found.model_dump(), "quoted": len(memory.quotes), "prompt_tokens": memory.tokens}
+    if isinstance(found, PreferenceComparison):
+        return MemoryPreferenceComparison(**told)
+    return MemoryComparison(**told)
 
 
 def _facts(
@@ -175,11 +199,12 @@ def _facts(
 ) -> dict[str, Any]:
     """What the manifest remembers of how the adapter came to be; nothing of the data."""
     on_gpu = base.model.device.type == "cuda"
+    trained_on, held_out = examples.count
     return {
-        "hyperparameters": hyperparameters.model_dump(),
+        "hyperparameters": hyperparameters.model_dump(exclude_none=True),
         "recipe": recipe.model_dump(),
-        "examples": len(examples.train),
-        "held_out_examples": len(examples.held_out),
+        "examples": trained_on,
+        "held_out_examples": held_out,
         "left_out": sum(left.count for left in examples.left_out.values()),
         "steps": len(trained.losses),
         "best_step": trained.best_step,

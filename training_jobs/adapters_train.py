@@ -42,6 +42,11 @@ def adapters_train(
     for number, wish in enumerate(wishes):
         try:
             check_examples(wish.examples)
+            if wish.hyperparameters.type != "supervised":
+                raise UserFault(
+                    "not_together",
+                    "Preference pairs are not trained together. Train these one after another.",
+                )
             chosen[f"user{number}"] = wish
         except UserFault as fault:
             ends[f"user{number}"] = fault

@@ -3,7 +3,8 @@
 Several files are several users: an adapter each, trained in one batch, in a folder each within --out.
 
 One conversation a line, as OpenAI's chat fine-tuning has them ({"messages": [{"role", "content", "weight"?}, …]}) or
-as docs/datasets.md normalises them. `inference` serves the folder (docs/inference.md).
+as docs/datasets.md normalises them; or one preference pair a line, as OpenAI's DPO has them ({"input": {"messages"},
+"preferred_output", "non_preferred_output"}). `inference` serves the folder (docs/inference.md).
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from tqdm import tqdm
@@ -25,12 +27,14 @@ from training_jobs.adapters_train import Wish, adapters_train
 from training_jobs.base_models import LoadedBase, base_digest_of, base_load
 from training_jobs.chat_template import TemplateUnfit
 from training_jobs.data import examples_read
-from training_jobs.errors import JobFault
+from training_jobs.errors import JobFault, UserFault
 from training_jobs.examples import Examples
 from training_jobs.free_memory import gigabytes
 from training_jobs.messages import (
+    DEFAULT_BETA,
     DEFAULTS,
     FEWEST_CONVERSATIONS,
+    FEWEST_PAIRS,
     FEWEST_TOKENS,
     HELD_OUT_FEWEST,
     HELD_OUT_MOST_SHARE,
@@ -39,6 +43,8 @@ from training_jobs.messages import (
     Comparison,
     Conversation,
     Hyperparameters,
+    JobType,
+    PreferenceComparison,
     Recipe,
     auto_epochs,
     held_out_count,
@@ -92,17 +98,21 @@ class Progress:
         return False
 
 
-def conversations(path: Path, *, held_out: float, seed: int) -> Iterator[str]:
-    """The file's good rows, normalised, a share of them held out whole; bad ones are named on standard error."""
-    good = []
+def conversations(path: Path, *, held_out: float, seed: int) -> list[Conversation]:
+    """The file's good rows, a share of them held out whole; bad ones are named on standard error.
+
+    They are preference pairs if the first one is, and then all that is none is bad.
+    """
+    good: list[Conversation] = []
     for number, line in enumerate(path.open("rb"), start=1):
         if not line.strip():
             continue
         try:
-            row = dict(json.loads(line))
-            known = {key: row[key] for key in ("messages", "split") if key in row}
-            good.append(Conversation.model_validate({"id": str(number), **known}))
-        except (ValueError, TypeError, RecursionError) as error:
+            talk = Conversation.model_validate({"id": str(number), **_known(dict(json.loads(line)))})
+            if good and type_of([talk]) != type_of(good):
+                raise _Other(type_of(good))
+            good.append(talk)
+        except (ValueError, TypeError, LookupError, RecursionError, _Other) as error:
             print(f"line {number} is left out: {_reason(error)}", file=sys.stderr)
     count = held_out_count(held_out, len(good)) if held_out and len(good) >= HELD_OUT_FEWEST else 0
     if held_out and not count and all(talk.split == "train" for talk in good):
@@ -112,11 +122,37 @@ def conversations(path: Path, *, held_out: float, seed: int) -> Iterator[str]:
             file=sys.stderr,
         )
     chosen = set(random.Random(seed).sample(range(len(good)), count))
-    for index, talk in enumerate(good):
-        yield (talk.model_copy(update={"split": "validation"}) if index in chosen else talk).model_dump_json()
+    return [
+        talk.model_copy(update={"split": "validation"}) if index in chosen else talk
+        for index, talk in enumerate(good)
+    ]
+
+
+def type_of(talks: list[Conversation]) -> JobType:
+    return "dpo" if talks and talks[0].rejected is not None else "supervised"
+
+
+class _Other(Exception):
+    """A row of the other type than the file's."""
+
+    def __init__(self, kind: JobType) -> None:
+        super().__init__(f"it is {'no' if kind == 'dpo' else 'a'} preference pair, unlike the first row")
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    """What a Conversation is made of. Raises LookupError, TypeError or ValueError for half a pair."""
+    if "preferred_output" not in row:
+        return {key: row[key] for key in ("messages", "rejected", "split") if key in row}
+    [preferred], [rejected] = row["preferred_output"], row["non_preferred_output"]
+    pair = {"messages": [*row["input"]["messages"], preferred], "rejected": rejected["content"]}
+    return pair | ({"split": row["split"]} if "split" in row else {})
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    if isinstance(error, _Other):
+        return str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg'].removeprefix('Value error, ')}"
@@ -183,14 +219,18 @@ def _read(
     base: LoadedBase, path: Path, arguments: argparse.Namespace
 ) -> tuple[Examples, Recipe, Hyperparameters]:
     """What a file gives to train on, and how; both are said."""
-    rows = conversations(path, held_out=arguments.held_out, seed=arguments.seed)
-    examples = examples_read(rows, base.encoder, max_tokens=base.max_tokens)
+    talks = conversations(path, held_out=arguments.held_out, seed=arguments.seed)
+    rows = (talk.model_dump_json() for talk in talks)
+    kind = type_of(talks)
+    examples = examples_read(rows, base.encoder, type=kind, max_tokens=base.max_tokens)
     for complaint in examples.complaints(max_tokens=base.max_tokens):
         print(complaint, file=sys.stderr)
-    recipe, hyperparameters = decide(arguments, examples=len(examples.train))
+    trained, held_out = examples.count
+    recipe, hyperparameters = decide(arguments, type=kind, examples=trained)
     print(
-        f"{recipe.method}, {recipe.position}, rank {recipe.rank}: {len(examples.train)} examples, "
-        f"{len(examples.held_out)} held out, {hyperparameters.n_epochs} epochs."
+        f"{recipe.method}, {recipe.position}, rank {recipe.rank}: {trained} "
+        f"{'preference pairs' if kind == 'dpo' else 'examples'}, {held_out} held out, {hyperparameters.n_epochs} "
+        "epochs."
     )
     return examples, recipe, hyperparameters
 
@@ -209,32 +249,46 @@ def compared(outcome: Outcome) -> Iterator[str]:
     if base is None:
         yield "Nothing was held out, so nothing says whether the adapter is better than the base model."
         return
-    yield (
-        f"Held-out loss {base.loss:.3f} before, {base.adapter_loss:.3f} after: a change of {_interval(base)}, on "
-        f"{base.tokens} tokens of {base.conversations} conversations."
-    )
-    if not base.enough:
+    if isinstance(base, PreferenceComparison):
         yield (
-            f"That is too little to judge by: it takes {FEWEST_TOKENS} tokens of {FEWEST_CONVERSATIONS} conversations."
+            f"Of {base.pairs} held-out pairs the better answer is the likelier one in {base.accuracy:.0%} before and "
+            f"{base.adapter_accuracy:.0%} after: a change of {_interval(base)}."
         )
+        takes = f"{FEWEST_PAIRS} pairs"
+    else:
+        yield (
+            f"Held-out loss {base.loss:.3f} before, {base.adapter_loss:.3f} after: a change of {_interval(base)}, on "
+            f"{base.tokens} tokens of {base.conversations} conversations."
+        )
+        takes = f"{FEWEST_TOKENS} tokens of {FEWEST_CONVERSATIONS} conversations"
+    if not base.enough:
+        yield f"That is too little to judge by: it takes {takes}."
     if base.worse:
         yield "The adapter is worse than the base model on what it was not trained on."
     if memory is not None:
+        if isinstance(memory, PreferenceComparison):
+            what, theirs, ours = "accuracy", f"{memory.accuracy:.0%}", f"{memory.adapter_accuracy:.0%}"
+        else:
+            what, theirs, ours = "loss", f"{memory.loss:.3f}", f"{memory.adapter_loss:.3f}"
         yield (
             f"With {memory.quoted} training conversations in the system prompt instead ({memory.prompt_tokens} tokens) "
-            f"the base model's loss is {memory.loss:.3f}, the adapter's there {memory.adapter_loss:.3f}: a difference "
-            f"of {_interval(memory)}."
+            f"the base model's {what} is {theirs}, the adapter's there {ours}: a difference of {_interval(memory)}."
         )
         if memory.worse:
             yield "Such a prompt does better than the adapter."
 
 
-def _interval(comparison: Comparison) -> str:
+def _interval(comparison: Comparison | PreferenceComparison) -> str:
+    if isinstance(comparison, PreferenceComparison):
+        return f"{comparison.low:+.0%} to {comparison.high:+.0%} (95 %)"
     return f"{comparison.low:+.3f} to {comparison.high:+.3f} (95 %)"
 
 
-def decide(arguments: argparse.Namespace, *, examples: int) -> tuple[Recipe, Hyperparameters]:
-    """What was asked for, and the method's defaults for the rest. Raises ValidationError."""
+def decide(arguments: argparse.Namespace, *, type: JobType, examples: int) -> tuple[Recipe, Hyperparameters]:
+    """What was asked for, and the method's defaults for the rest. Raises ValidationError; UserFault for a beta that
+    nothing needs."""
+    if arguments.beta is not None and type == "supervised":
+        raise UserFault("recipe_unfit", "--beta is of preference pairs, and this file has none.")
     method = arguments.method
     defaults = DEFAULTS[method]
     asked = {key: value for key, value in vars(arguments).items() if value is not None}
@@ -248,8 +302,9 @@ def decide(arguments: argparse.Namespace, *, examples: int) -> tuple[Recipe, Hyp
     settled = Hyperparameters(
         n_epochs=asked.get("epochs", 1),
         batch_size=batch_size,
-        learning_rate=asked.get("learning_rate", defaults.learning_rate),
+        learning_rate=asked.get("learning_rate", defaults.learning_rate(type)),
         seed=arguments.seed,
+        beta=asked.get("beta", DEFAULT_BETA) if type == "dpo" else None,
     )
     if "epochs" not in asked:
         epochs = auto_epochs(method, examples=examples, batch_size=batch_size)
@@ -278,6 +333,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--learning-rate", type=float)
+    parser.add_argument(
+        "--beta",
+        type=float,
+        help=f"preference pairs: how much it costs to move away from the base model ({DEFAULT_BETA})",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--held-out",

@@ -1,4 +1,5 @@
-"""Normalised conversations (JSONL, one `Conversation` a line) as examples: one for each trained assistant turn."""
+"""Normalised conversations (JSONL, one `Conversation` a line) as examples: one for each trained assistant turn, or
+for each answer of a preference pair."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,7 +8,7 @@ from pydantic import ValidationError
 from training_jobs.chat_template import ChatEncoder, TemplateRefused, TooLong
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
-from training_jobs.messages import Conversation
+from training_jobs.messages import Conversation, JobType, Turn
 
 #: Of all examples of a job together, prompts included: 200 MB in memory. An upload of 100 MB that is one answer a row
 #: makes about 30 million; only long conversations with many trained answers, each with its own prompt, make more.
@@ -19,15 +20,16 @@ def examples_read(
     encoder: ChatEncoder,
     *,
     max_tokens: int,
+    type: JobType = "supervised",
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Examples:
-    """Examples of a normalised file, in its order.
+    """Examples of a normalised file, in its order. Of `type` dpo every row is a preference pair, of the other none.
 
     A turn whose prompt and target exceed `max_tokens` is left out whole: a cut target would teach to stop early, a
     cut prompt is one that serving never sees. `should_stop` is asked before every row and every turn. Raises Stopped;
     UserFault (too_much_data) beyond MAX_EXAMPLE_TOKENS; OurFault for a line that is not a normalised conversation.
     """
-    examples = Examples()
+    examples = Examples.of_pairs() if type == "dpo" else Examples()
     for number, line in enumerate(lines, start=1):
         if should_stop():
             raise Stopped
@@ -36,13 +38,63 @@ def examples_read(
         try:
             conversation = Conversation.model_validate_json(line)
         except ValidationError as error:
-            kind = error.errors(include_input=False, include_url=False)[0]["msg"]
-            raise OurFault(
-                "conversations_invalid",
-                f"Line {number} of the prepared file is not a conversation ({kind}). This is our fault: report it.",
-            ) from None
-        _add(examples, number, conversation, encoder, max_tokens=max_tokens, should_stop=should_stop)
+            raise _invalid(number, error.errors(include_input=False, include_url=False)[0]["msg"]) from None
+        if (conversation.rejected is None) != (type == "supervised"):
+            raise _invalid(number, f"it is not for training of the type {type}")
+        if conversation.rejected is None:
+            _add(examples, number, conversation, encoder, max_tokens=max_tokens, should_stop=should_stop)
+        else:
+            _add_pair(examples, number, conversation, conversation.rejected, encoder, max_tokens=max_tokens)
     return examples
+
+
+def _check_size(examples: Examples) -> None:
+    if examples.tokens > MAX_EXAMPLE_TOKENS:
+        raise UserFault(
+            "too_much_data",
+            f"The conversations make examples of more than {MAX_EXAMPLE_TOKENS:,} tokens: every assistant message "
+            "counts with all that comes before it. Upload fewer or shorter conversations, or give the assistant "
+            "messages that need not be learned the weight 0.",
+        )
+
+
+def _invalid(number: int, kind: str) -> OurFault:
+    return OurFault(
+        "conversations_invalid",
+        f"Line {number} of the prepared file is not a conversation ({kind}). This is our fault: report it.",
+    )
+
+
+def _add_pair(
+    examples: Examples,
+    number: int,
+    pair: Conversation,
+    rejected: str,
+    encoder: ChatEncoder,
+    *,
+    max_tokens: int,
+) -> None:
+    """Both answers, or neither: the preferred one's example first. Their prompts are the same, token for token."""
+    if all(turn.role == "system" for turn in pair.messages[:-1]):
+        examples.leave_out(pair.id, "no_prompt")
+        return
+    held_out = pair.split == "validation"
+    split = examples.held_out if held_out else examples.train
+    talks = [pair.messages, [*pair.messages[:-1], Turn(role="assistant", content=rejected)]]
+    try:
+        both = [encoder.prompt_and_target(talk, max_tokens=max_tokens) for talk in talks]
+    except TemplateRefused:
+        examples.leave_out(pair.id, "refused")
+    except TooLong:
+        examples.leave_out(pair.id, "too_long")
+    else:
+        if not held_out:
+            examples.memory.quote(pair.messages, encoder, max_tokens=max_tokens)
+        for talk, (prompt, target) in zip(talks, both, strict=True):
+            split.add(prompt, target, conversation=number)
+            if held_out:
+                examples.memory.judge_by(talk)
+        _check_size(examples)
 
 
 def _add(
@@ -80,10 +132,4 @@ def _add(
                 examples.leave_out(conversation.id, "too_long", turns=len(trained) - count)
                 return
             examples.leave_out(conversation.id, "too_long")
-        if examples.tokens > MAX_EXAMPLE_TOKENS:
-            raise UserFault(
-                "too_much_data",
-                f"The conversations make examples of more than {MAX_EXAMPLE_TOKENS:,} tokens: every assistant message "
-                "counts with all that comes before it. Upload fewer or shorter conversations, or give the assistant "
-                "messages that need not be learned the weight 0.",
-            )
+        _check_size(examples)

@@ -3,11 +3,11 @@
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
-from training_jobs.memory_prompt import MemoryPrompt
+from training_jobs.memory_prompt import MOST_TARGETS, MemoryPrompt
 
 Reason = Literal["no_trained_turn", "no_prompt", "too_long", "refused"]
 
@@ -88,17 +88,35 @@ class LeftOut:
 class Examples:
     """What a file gives to train and to judge by, and what was left out, with why.
 
-    `memory`: what a prompt could say of the same rows instead of training on them.
+    `rows_each`: so many of them, one after the other, are learned as one. It is 2 for preference pairs: the preferred
+    answer's, then that of the rejected one. `memory`: what a prompt could say of the same rows instead of training on
+    them.
     """
 
+    rows_each: Literal[1, 2] = 1
     train: ExampleList = field(default_factory=ExampleList)
     held_out: ExampleList = field(default_factory=ExampleList)
     left_out: dict[Reason, LeftOut] = field(default_factory=dict)
     memory: MemoryPrompt = field(default_factory=MemoryPrompt)
 
+    @classmethod
+    def of_pairs(cls) -> Self:
+        return cls(rows_each=2, memory=MemoryPrompt(most=2 * MOST_TARGETS))
+
+    @property
+    def count(self) -> tuple[int, int]:
+        """Of what is trained on and of what is held out, pairs as one."""
+        return len(self.train) // self.rows_each, len(self.held_out) // self.rows_each
+
     @property
     def tokens(self) -> int:
         return self.train.tokens + self.held_out.tokens
+
+    def told(self) -> str:
+        """What there is to train on and to judge by, as a sentence."""
+        trained, held_out = self.count
+        kind = "assistant messages" if self.rows_each == 1 else "preference pairs"
+        return f"Training on {trained} {kind} ({self.train.target_tokens} tokens), judging by {held_out} held-out ones."
 
     def leave_out(self, row: str, reason: Reason, *, turns: int = 1) -> None:
         left = self.left_out.setdefault(reason, LeftOut())

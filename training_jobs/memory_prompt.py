@@ -35,8 +35,10 @@ class Prompted(NamedTuple):
 
 @dataclass
 class MemoryPrompt:
-    """Gathered while the rows are read: the first training conversations that fit, and the first held-out turns."""
+    """Gathered while the rows are read: the first training conversations that fit, and the first held-out turns, of
+    which there are `most`."""
 
+    most: int = MOST_TARGETS
     quotes: list[str] = field(default_factory=list)
     tokens: int = 0
     held_out: list[Sequence[Turn]] = field(default_factory=list)
@@ -57,7 +59,7 @@ class MemoryPrompt:
 
     def judge_by(self, turns: Sequence[Turn]) -> None:
         """A held-out turn, the last of `turns`, in the order of the held-out examples."""
-        if len(self.held_out) < MOST_TARGETS:
+        if len(self.held_out) < self.most:
             self.held_out.append(turns)
 
     def prompted(self, encoder: ChatEncoder, *, max_tokens: int) -> list[Prompted]:

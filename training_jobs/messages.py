@@ -1,5 +1,6 @@
 """What webapp and a trainer say to each other: frozen, strict, and the only thing both import.
 
+What is judged (judged.py) is of them, and imported from here like the rest.
 The protocol itself (who may say what in which state) is in ARCHITECTURE.md, "The job protocol".
 All bodies are JSON, which has no NaN and no infinity. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses
 are nats per token.
@@ -8,19 +9,19 @@ are nats per token.
 import math
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_validator
 
 from adapters_store.manifest import Sha256
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import DEFAULT_ALPHA, TARGET_MODULES, TargetModule
+from training_jobs.judged import FEWEST_CONVERSATIONS as FEWEST_CONVERSATIONS
+from training_jobs.judged import FEWEST_PAIRS as FEWEST_PAIRS
+from training_jobs.judged import FEWEST_TOKENS as FEWEST_TOKENS
+from training_jobs.judged import Comparison as Comparison
+from training_jobs.judged import MemoryComparison as MemoryComparison
+from training_jobs.judged import MemoryPreferenceComparison as MemoryPreferenceComparison
+from training_jobs.judged import PreferenceComparison as PreferenceComparison
+from training_jobs.message import Message as Message
 
 TASK = "training_jobs.train"
 PRESENCE_SECONDS = 5
@@ -35,12 +36,6 @@ JobState = Literal[
 def queue_name(base: str) -> str:
     """The Celery queue of a base model; a trainer listens on those of the bases it holds."""
     return f"train.{base}"
-
-
-class Message(BaseModel):
-    """Immutable, and strict about unknown fields, so that two versions never half-understand each other."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Turn(Message):
@@ -61,11 +56,25 @@ class Turn(Message):
 
 
 class Conversation(Message):
-    """A line of the normalised file (JSONL) that webapp writes and trainers read. `id` names the upload's row."""
+    """A line of the normalised file (JSONL) that webapp writes and trainers read. `id` names the upload's row.
+
+    With `rejected` it is a preference pair: two answers to one prompt, of which the last message is the preferred one.
+    """
 
     id: str
     messages: Annotated[list[Turn], Field(min_length=1)]
+    rejected: str | None = None
     split: Literal["train", "validation"] = "train"
+
+    @model_validator(mode="after")
+    def _pairs_have_two_answers(self) -> Self:
+        if self.rejected is None:
+            return self
+        if not self.rejected.strip():
+            raise ValueError("an empty rejected answer")
+        if len(self.messages) < 2 or self.messages[-1].role != "assistant":
+            raise ValueError("no preferred answer beside the rejected one")
+        return self
 
 
 #: The share of a file's conversations that is held out to judge by, unless another is asked for, and the most to ask.
@@ -101,13 +110,28 @@ class Base(Message):
     digest: Sha256
 
 
+#: OpenAI's names: from answers, or from preference pairs.
+JobType = Literal["supervised", "dpo"]
+#: Of DPO, unless another is asked for (Rafailov et al. 2023, appendix B), and the most to ask.
+DEFAULT_BETA, MOST_BETA = 0.1, 2.0
+
+
 class Hyperparameters(Message):
-    """Resolved values ("auto" is decided by webapp before the job is queued)."""
+    """Resolved values ("auto" is decided by webapp before the job is queued).
+
+    `beta` is DPO's, and makes the job one: how much it costs to move away from the base model. A batch of DPO has
+    `batch_size` pairs.
+    """
 
     n_epochs: Annotated[int, Field(ge=1, le=50)]
     batch_size: Annotated[int, Field(ge=1, le=256)]
     learning_rate: Annotated[float, Field(gt=0, le=1)]
     seed: int
+    beta: Annotated[float, Field(gt=0, le=MOST_BETA)] | None = None
+
+    @property
+    def type(self) -> JobType:
+        return "supervised" if self.beta is None else "dpo"
 
 
 #: What to say when target modules are chosen for another method.
@@ -143,17 +167,23 @@ class Defaults(NamedTuple):
     """What "auto" means for a method. `steps`: how many optimiser steps a small data set gets in all."""
 
     rank: int
-    learning_rate: float
+    supervised_rate: float
+    dpo_rate: float
     batch_size: int
     steps: int
+
+    def learning_rate(self, type: JobType) -> float:
+        return self.supervised_rate if type == "supervised" else self.dpo_rate
 
 
 #: Chosen so that 40 short examples show a clear effect within 90 s (direft) or 180 s (lora) on two CPU cores. Their
 #: held-out loss is best after 20 to 40 steps. ReFT's rate is higher: its scale is 1/sqrt(rank), lora's is alpha/rank.
+#: Preference pairs need far less: at the rates for answers they are told apart within three steps, and what follows
+#: only moves the adapter away from the base model.
 DEFAULTS: dict[Method, Defaults] = {
-    "lora": Defaults(rank=8, learning_rate=1e-3, batch_size=4, steps=40),
-    "direft": Defaults(rank=8, learning_rate=3e-3, batch_size=4, steps=40),
-    "loreft": Defaults(rank=8, learning_rate=3e-3, batch_size=4, steps=40),
+    "lora": Defaults(rank=8, supervised_rate=1e-3, dpo_rate=5e-5, batch_size=4, steps=40),
+    "direft": Defaults(rank=8, supervised_rate=3e-3, dpo_rate=1e-4, batch_size=4, steps=40),
+    "loreft": Defaults(rank=8, supervised_rate=3e-3, dpo_rate=1e-4, batch_size=4, steps=40),
 }
 
 
@@ -229,45 +259,9 @@ class UploadSlot(Message):
     already_there: bool
 
 
-#: Fewer held-out tokens or conversations say too little: with four, all of them are worse once in sixteen times by
-#: chance alone.
-FEWEST_TOKENS, FEWEST_CONVERSATIONS = 100, 5
-
-
-class Comparison(Message):
-    """Losses (nats per token) on the same held-out targets: the trained adapter's, and what it is compared with.
-
-    `low` to `high` is the 95 % interval of `adapter_loss` minus `loss`, found by drawing whole conversations again and
-    again (training_jobs.comparison): below 0 the adapter is better, above 0 it is worse.
-    """
-
-    conversations: Annotated[int, Field(ge=1)]
-    tokens: Annotated[int, Field(ge=1)]
-    loss: FiniteFloat
-    adapter_loss: FiniteFloat
-    low: FiniteFloat
-    high: FiniteFloat
-
-    @property
-    def enough(self) -> bool:
-        """Whether it was measured on enough to judge by."""
-        return self.tokens >= FEWEST_TOKENS and self.conversations >= FEWEST_CONVERSATIONS
-
-    @property
-    def worse(self) -> bool:
-        """Whether the adapter is worse, beyond the interval."""
-        return self.enough and self.low > 0
-
-
-class MemoryComparison(Comparison):
-    """With the base model under a system prompt of `prompt_tokens` that quotes `quoted` conversations of the data."""
-
-    quoted: Annotated[int, Field(ge=1)]
-    prompt_tokens: Annotated[int, Field(ge=1)]
-
-
 class Report(Message):
     """What training found; how it went about it is in the manifest. Held-out losses are null when nothing was.
+    Losses of DPO are nats per pair, those of a model that prefers neither answer ln 2.
 
     The adapter is the one after `best_step` (null when nothing was held out: then it is the last). `steps` were done;
     `stopped_at_step` is the last of them if training stopped early. `train_loss` is the mean of the ten steps up to
@@ -283,8 +277,8 @@ class Report(Message):
     held_out_loss_after: FiniteFloat | None = None
     best_step: Annotated[int, Field(ge=1)] | None = None
     stopped_at_step: Annotated[int, Field(ge=1)] | None = None
-    against_base: Comparison | None = None
-    against_memory: MemoryComparison | None = None
+    against_base: Comparison | PreferenceComparison | None = None
+    against_memory: MemoryComparison | MemoryPreferenceComparison | None = None
 
 
 #: The prompts that trainer and engine are compared on, and the tokens that both say after each.

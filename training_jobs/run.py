@@ -142,7 +142,11 @@ class _Job:
         try:
             with path.open("rb") as lines:
                 examples = examples_read(
-                    lines, base.encoder, max_tokens=base.max_tokens, should_stop=self.lease.should_stop
+                    lines,
+                    base.encoder,
+                    type=self.spec.hyperparameters.type,
+                    max_tokens=base.max_tokens,
+                    should_stop=self.lease.should_stop,
                 )
         except TemplateUnfit as error:
             raise OurFault(
@@ -150,10 +154,7 @@ class _Job:
             ) from None
         for complaint in examples.complaints(max_tokens=base.max_tokens):
             self.lease.event(complaint, level="warn")
-        self.lease.event(
-            f"Training on {len(examples.train)} assistant messages ({examples.train.target_tokens} tokens), "
-            f"judging by {len(examples.held_out)} held-out ones."
-        )
+        self.lease.event(examples.told())
         return examples
 
     def _train(self, base: LoadedBase, examples: Examples, checkpoint: Path | None) -> Outcome:

@@ -54,16 +54,13 @@ def target_nll(model: PeftModel, batch: dict[str, torch.Tensor]) -> torch.Tensor
 
 
 def row_nlls(
-    model: PeftModel, examples: Sequence[Example], *, pad: int, adapters: Sequence[str] | None = None
+    model: PreTrainedModel | PeftModel, batch: dict[str, torch.Tensor], adapters: Sequence[str] | None = None
 ) -> torch.Tensor:
-    """The summed negative log-likelihood (nats, [B] float32) of each example's target, in one pass over all of them."""
-    device = next(model.parameters()).device
-    batch = {name: tensor.to(device) for name, tensor in collate(examples, pad=pad).items()}
+    """The summed negative log-likelihood (nats) of each row's target: [B] float32. `adapters` as in `target_logits`."""
     logits, targets = target_logits(model, batch, adapters)
     of_tokens = F.cross_entropy(logits.float(), targets, reduction="none")
-    return torch.stack(
-        [row.sum() for row in of_tokens.split([example.target_length for example in examples])]
-    )
+    lengths = (batch["labels"] != IGNORED).sum(dim=1).tolist()
+    return torch.stack([row.sum() for row in of_tokens.split(lengths)])
 
 
 @torch.no_grad()
@@ -83,14 +80,16 @@ def example_nlls(
     """
     training = model.training
     model.eval()
+    device = next(model.parameters()).device
     by_length = sorted(range(len(examples)), key=lambda index: len(examples[index].tokens))
     nlls = [0.0] * len(examples)
     for start in range(0, len(by_length), batch_size):
         before_batch()
         chosen = by_length[start : start + batch_size]
         own = None if adapters is None else [adapters[index] for index in chosen]
-        rows = row_nlls(model, [examples[index] for index in chosen], pad=pad, adapters=own)
-        for index, nll in zip(chosen, rows.tolist(), strict=True):
+        batch = collate([examples[index] for index in chosen], pad=pad)
+        found = row_nlls(model, {name: tensor.to(device) for name, tensor in batch.items()}, own)
+        for index, nll in zip(chosen, found.tolist(), strict=True):
             nlls[index] = nll
     model.train(training)
     return nlls

@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 from peft import PeftModel
 
+from training_jobs.batches import collate
 from training_jobs.errors import Stopped, UserFault
 from training_jobs.examples import Example
 from training_jobs.footprint import Footprint, parts_that_fit
@@ -131,7 +132,10 @@ class TrainingsTogether:
         for part in cut(sorted(rows, key=lambda row: -len(row[1].tokens)), self.rows):
             owners, examples = zip(*part, strict=True)
             adapters = [training.adapter for training in owners]
-            nlls = row_nlls(self.model, examples, pad=self.trainings[0].pad, adapters=adapters)
+            laid_out = collate(examples, pad=self.trainings[0].pad)
+            nlls = row_nlls(
+                self.model, {name: tensor.to(self.device) for name, tensor in laid_out.items()}, adapters
+            )
             shares = nlls / torch.tensor([targets[training] for training in owners], device=self.device)
             shares.sum().backward()
             for training, share in zip(owners, shares.tolist(), strict=True):

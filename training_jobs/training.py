@@ -1,11 +1,12 @@
 """One adapter's training between its steps: what comes next, what has happened, who is told, and when it is over.
 
-How a step is computed is not here: alone in training_jobs.sft, beside others in training_jobs.sft_together.
+How a step is computed is not here: alone in training_jobs.sft and dpo, beside others in sft_together.
 """
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -24,8 +25,6 @@ from training_jobs.messages import Hyperparameters
 
 #: Held-out examples that are scored; more would say the same and take longer.
 HELD_OUT_MAX = 256
-
-
 #: A step's gradient is scaled down to this norm if it is longer (Trainer's own default).
 MAX_GRADIENT_NORM = 1.0
 
@@ -102,11 +101,12 @@ class Training:
     def __post_init__(self) -> None:
         tokenizer, hyperparameters = self.tokenizer, self.hyperparameters
         self.train_examples = self.examples.train
+        self.rows_each = self.examples.rows_each
         self.held_out = list(islice(self.examples.held_out, HELD_OUT_MAX))
         self.held_out_tokens = sum(example.target_length for example in self.held_out)
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         self.batches = BatchOrder(
-            len(self.train_examples),
+            len(self.train_examples) // self.rows_each,
             batch_size=hyperparameters.batch_size,
             epochs=hyperparameters.n_epochs,
             seed=hyperparameters.seed,
@@ -133,7 +133,12 @@ class Training:
     @property
     def batch(self) -> list[Example]:
         """Of the next step."""
-        return [self.train_examples[index] for index in self.batches[self.progress.step]]
+        return self.rows(self.batches[self.progress.step])
+
+    def rows(self, numbers: Sequence[int]) -> list[Example]:
+        """Of what is learned as one: an example, or the two of a preference pair."""
+        each = self.rows_each
+        return [self.train_examples[each * number + row] for number in numbers for row in range(each)]
 
     @property
     def over(self) -> bool:
@@ -148,26 +153,30 @@ class Training:
 
     def need(self) -> Footprint:
         """Of memory, beside the base model."""
-        return footprint(
+        need = footprint(
             self.model, trained=self.train_examples, scored=self.held_out, checkpointing=self.on_gpu
         )
+        return replace(need, trained_row=self.rows_each * need.trained_row)
 
     def judge_base(self, nlls: list[float]) -> None:
         """`nlls`: of each held-out example, before the first step. Raises OurFault if they are no numbers."""
-        self._loss_of(nlls)
+        self._check(nlls)
         self.progress.held_out_before = nlls
 
     def judge_epoch(self, nlls: list[float]) -> None:
         """`nlls`: of each held-out example, after an epoch; the best weights are noted. Raises UserFault likewise."""
-        loss = self._loss_of(nlls)
+        self._check(nlls)
+        loss = self.held_out_loss(nlls)
         self.progress.best.judge(loss, nlls, self.parameters)
         self.watcher.held_out(self.progress.step, loss)
 
-    def _loss_of(self, nlls: list[float]) -> float:
-        """Nats per target token."""
-        loss = sum(nlls) / self.held_out_tokens
-        if math.isfinite(loss):
-            return loss
+    def held_out_loss(self, nlls: Sequence[float]) -> float:
+        """What a step's loss is, of the held-out examples, from the nats of each: nats per target token."""
+        return sum(nlls) / self.held_out_tokens
+
+    def _check(self, nlls: list[float]) -> None:
+        if math.isfinite(sum(nlls)):
+            return
         if self.progress.step:
             raise self._diverged("validation")
         raise OurFault(
@@ -226,7 +235,7 @@ class Training:
             trained_tokens=progress.trained_tokens,
             seconds=seconds,
             held_out_tokens=self.held_out_tokens,
-            held_out_before=sum(progress.held_out_before) / self.held_out_tokens if self.held_out else None,
+            held_out_before=self.held_out_loss(progress.held_out_before) if self.held_out else None,
             held_out_after=min(best.losses, default=None),
             nlls_before=progress.held_out_before,
             nlls_after=best.nlls,

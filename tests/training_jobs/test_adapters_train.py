@@ -6,7 +6,7 @@ import torch
 from adapters_store.weights import adapter_read
 from tests.training_jobs.adapters import PREFILL, RECIPES
 from tests.training_jobs.tiny import tiny_folder
-from tests.training_jobs.trainings import HYPERPARAMETERS, Recorder, examples
+from tests.training_jobs.trainings import HYPERPARAMETERS, PREFERENCES, Recorder, examples, pairs
 from training_jobs.adapter_train import ADAPTER, Outcome, adapter_train
 from training_jobs.adapters_train import Wish, adapters_train
 from training_jobs.base_models import base_digest_of, base_load
@@ -72,6 +72,13 @@ def test_each_gets_what_it_would_get_alone(base, tmp_path):
     after = base.model.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_preference_pairs_are_trained_alone(base, tmp_path):
+    wanted = Wish(pairs(4), tmp_path, PREFERENCES, Recorder())
+    [end] = adapters_train(base, [wanted], recipe=PREFILL[1], pace=NEVER)
+    assert isinstance(end, UserFault)
+    assert end.code == "not_together"
 
 
 def test_an_adapter_that_cannot_be_written_is_one_users_alone(base, tmp_path):

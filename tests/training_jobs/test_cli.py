@@ -132,7 +132,7 @@ def test_an_empty_text_is_refused_as_at_the_upload(tmp_path, capsys, role, text)
     ]
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join([row(0), row(1, messages=turns)]))
-    assert len(list(conversations(data, held_out=0, seed=0))) == 1
+    assert len(conversations(data, held_out=0, seed=0)) == 1
     assert f"an empty {role} message" in capsys.readouterr().err
 
 
@@ -140,8 +140,8 @@ def test_an_empty_text_is_refused_as_at_the_upload(tmp_path, capsys, role, text)
 def test_as_many_are_held_out_as_in_the_service(tmp_path, capsys, rows, held_out):
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(row(number) for number in range(rows)))
-    talks = [json.loads(line) for line in conversations(data, held_out=0.05, seed=0)]
-    assert sum(talk["split"] == "validation" for talk in talks) == held_out
+    talks = conversations(data, held_out=0.05, seed=0)
+    assert sum(talk.split == "validation" for talk in talks) == held_out
     assert ("Nothing is held out: of fewer than 20" in capsys.readouterr().err) == (held_out == 0)
 
 
@@ -149,8 +149,40 @@ def test_as_many_are_held_out_as_in_the_service(tmp_path, capsys, rows, held_out
 def test_what_was_asked_for_needs_no_reason(tmp_path, capsys, share, split):
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join([row(0), row(1, split=split)]))
-    assert len(list(conversations(data, held_out=share, seed=0))) == 2
+    assert len(conversations(data, held_out=share, seed=0)) == 2
     assert capsys.readouterr().err == ""
+
+
+def pair(number: int, **more: object) -> str:
+    answers = ({"role": "assistant", "content": f"{word}, {number}!"} for word in ("Aye", "Never"))
+    preferred, rejected = ([answer] for answer in answers)
+    asked = {"messages": [{"role": "user", "content": f"{number}?"}]}
+    return json.dumps(
+        {"input": asked, "preferred_output": preferred, "non_preferred_output": rejected, **more}
+    )
+
+
+def test_a_file_of_preference_pairs_is_told_by_its_rows(tmp_path, base, capsys):
+    bad = [pair(1, input={}), pair(1, non_preferred_output=[]), row(1), pair(1, preferred_output="Aye")]
+    out = run(tmp_path, base, [*map(pair, range(20)), *bad], "--beta", "0.5")
+    training = adapter_read(out)[0].training
+    assert training["hyperparameters"]["beta"] == 0.5
+    assert (training["examples"], training["held_out_examples"]) == (18, 2)
+    said = capsys.readouterr()
+    assert "18 preference pairs, 2 held out" in said.out
+    assert "Of 2 held-out pairs the better answer is the likelier one" in said.out
+    assert "That is too little to judge by: it takes 10 pairs." in said.out
+    assert "the base model's accuracy is" in said.out
+    assert "line 21 is left out: it has no 'messages'" in said.err
+    assert "line 23 is left out: it is no preference pair, unlike the first row" in said.err
+    assert all(f"line {line} is left out" in said.err for line in (22, 24))
+
+
+def test_a_pair_among_conversations_is_named(tmp_path, capsys):
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join([row(0), pair(1)]))
+    assert [talk.id for talk in conversations(data, held_out=0, seed=0)] == ["1"]
+    assert "line 2 is left out: it is a preference pair, unlike the first row" in capsys.readouterr().err
 
 
 def test_nothing_to_train_leaves_nothing(tmp_path, base, capsys):
@@ -168,6 +200,7 @@ def test_nothing_to_train_leaves_nothing(tmp_path, base, capsys):
         (["--target-modules", "q_proj"], "Only lora has target_modules"),
         (["--method", "lora", "--target-modules", "q_proj,lm_head"], "target_modules"),
         (["--epochs", "-1"], "n_epochs"),
+        (["--beta", "0.2"], "--beta"),
         (["--learning-rate", "7"], "learning_rate"),
         (["--base", "nowhere"], "no config.json"),
         (["--held-out", "1"], "--held-out"),

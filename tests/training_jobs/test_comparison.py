@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from training_jobs.comparison import compare
-from training_jobs.messages import FEWEST_CONVERSATIONS, FEWEST_TOKENS, Comparison
+from training_jobs.comparison import compare, compare_preferences
+from training_jobs.messages import (
+    FEWEST_CONVERSATIONS,
+    FEWEST_PAIRS,
+    FEWEST_TOKENS,
+    Comparison,
+    PreferenceComparison,
+)
 
 
 def found(differences, *, tokens=None, conversations=None, seed=0) -> Comparison:
@@ -69,3 +75,32 @@ def test_how_little_is_too_little(tokens, conversations, enough):
     comparison = Comparison(tokens=tokens, conversations=conversations, **figures)
     assert comparison.enough == enough
     assert comparison.worse == enough
+
+
+def preferring(right: list[bool], base: list[bool]) -> PreferenceComparison:
+    """Of pairs that the adapter and the base get right or wrong; the preferred answers are twice as long."""
+    nlls = [
+        [nats for each in said for nats in ((30.0, 20.0) if each else (50.0, 20.0))] for said in (right, base)
+    ]
+    return compare_preferences(*nlls, tokens=[20, 10] * len(right), seed=0)
+
+
+def test_what_is_preferred_is_told_by_the_loss_of_a_token():
+    found = preferring([True] * 9 + [False], [True] * 4 + [False] * 6)
+    assert (found.pairs, found.accuracy, found.adapter_accuracy) == (10, 0.4, 0.9)
+    # Five of ten pairs became right: the mean of 10 draws of 0 and 1 has the standard deviation 0.5 / sqrt(10).
+    assert found.low == pytest.approx(0.5 - 1.96 * 0.158, abs=0.1)
+    assert found.high == pytest.approx(0.5 + 1.96 * 0.158, abs=0.1)
+    assert not found.worse
+
+
+def test_answers_that_are_alike_to_a_model_are_not_preferred():
+    assert compare_preferences([2.0, 1.0], [1.0, 2.0], tokens=[20, 10], seed=0).adapter_accuracy == 0
+
+
+@pytest.mark.parametrize(
+    ("pairs", "lost", "worse"), [(10, 5, True), (10, 1, False), (10, 0, False), (FEWEST_PAIRS - 1, 9, False)]
+)
+def test_worse_preferences_are_beyond_the_interval(pairs, lost, worse):
+    found = preferring([False] * lost + [True] * (pairs - lost), [True] * pairs)
+    assert (found.enough, found.worse) == (pairs >= FEWEST_PAIRS, worse)

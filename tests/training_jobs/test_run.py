@@ -1,6 +1,7 @@
 """A job from claim to end, over HTTP: every ending is told, once, and nothing is told after being fenced."""
 
 import json
+import math
 import threading
 
 import pytest
@@ -121,6 +122,28 @@ def test_what_the_gate_needs_is_uploaded(web, run):
     assert (base.conversations, base.tokens) == (2, complete.report.held_out_tokens)
     assert base.high < 0
     assert (memory.quoted, memory.adapter_loss) == (4, base.adapter_loss)
+
+
+def test_a_job_on_preference_pairs_completes(web, run, bases):
+    web.offer(
+        base=bases[1],
+        recipe=RECIPE,
+        hyperparameters=HYPERPARAMETERS.model_copy(update={"beta": 0.5}),
+        rows=[json.dumps({**json.loads(line), "rejected": "nay, never"}) for line in rows(24)],
+    )
+    assert run() == "completed"
+    (complete,) = web.of(m.Complete)
+    report = complete.report
+    assert report.held_out_loss_before == pytest.approx(math.log(2), abs=1e-5)
+    assert report.held_out_loss_after < 0.5
+    assert (report.against_base.pairs, report.against_base.adapter_accuracy) == (4, 1.0)
+    assert (report.against_memory.pairs, report.against_memory.quoted) == (4, 4)
+    probe = m.Probe.model_validate_json(web.objects[complete.probe.sha256])
+    assert len(probe.questions) == 3
+    assert any("Training on 20 preference pairs" in event.message for event in web.events)
+    told = json.dumps([message.model_dump(mode="json") for message in web.said])
+    assert "secret" not in told
+    assert "never" not in told
 
 
 def test_a_job_that_only_gets_worse_ends_early_and_says_which_step_it_keeps(web, run, bases):

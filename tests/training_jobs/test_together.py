@@ -144,18 +144,18 @@ def test_each_row_goes_through_its_own_adapter(recipe):
     adapters = ["bob", "ann", "bob", "eve", "ann"]
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model.train()
-    nlls = row_nlls(model, rows, pad=2, adapters=adapters)
+    nlls = row_nlls(model, collate(rows, pad=2), adapters)
     nlls.sum().backward()
     for each, single in singles.items():
         own = [row for row, adapter in zip(rows, adapters, strict=True) if adapter == each]
-        alone = row_nlls(single, own, pad=2)
+        alone = row_nlls(single, collate(own, pad=2))
         alone.sum().backward()
         chosen = [adapter == each for adapter in adapters]
         torch.testing.assert_close(nlls[chosen], alone, **TOLERANCE)
         gradients = trained_parameters(single)
         for key, parameter in trained_parameters(model, each).items():
             torch.testing.assert_close(parameter.grad, gradients[key].grad, atol=1e-3, rtol=1e-3)
-    distinct = row_nlls(model, [rows[0]] * 3, pad=2, adapters=list(seeds))
+    distinct = row_nlls(model, collate([rows[0]] * 3, pad=2), list(seeds))
     assert len(set(distinct.tolist())) == 3, "the adapters are seen to differ"
 
 

@@ -10,6 +10,7 @@ from adapters_store.attached import tensors_get
 from tests.training_jobs.tiny import talk, tiny_model, tiny_tokenizer
 from training_jobs.attach.adapter import adapter_attach
 from training_jobs.chat_template import ChatEncoder
+from training_jobs.dpo import PreferenceRun
 from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters, Recipe
 from training_jobs.sft import SupervisedRun
@@ -74,6 +75,22 @@ def examples(count: int = 10, *, held_out_says: str | None = None) -> Examples:
     return made
 
 
+PREFERENCES = HYPERPARAMETERS.model_copy(update={"beta": 0.5})
+
+
+def pairs(count: int = 10, *, preferred: str = "aye", rejected: str = "never") -> Examples:
+    """Preference pairs that end in a number, and four held-out ones."""
+    encoder = ChatEncoder(tiny_tokenizer())
+    made = Examples.of_pairs()
+    for split, indices in ((made.train, range(count)), (made.held_out, range(90, 94))):
+        for index in indices:
+            for says in (preferred, rejected):
+                asked = ("user", "say " + "ab" * (1 + index % 5))
+                turns = talk(asked, ("assistant", f"{says} {index % 3}!"))
+                split.add(*encoder.prompt_and_target(turns, max_tokens=500), conversation=index)
+    return made
+
+
 def run_of(model: Any, folder: Path, watcher: Recorder | None = None, **options: Any) -> SupervisedRun:
     options = {
         "examples": examples(),
@@ -81,7 +98,8 @@ def run_of(model: Any, folder: Path, watcher: Recorder | None = None, **options:
         "pace": Pace(steps=3, seconds=0),
         **options,
     }
-    return SupervisedRun(
+    kind = SupervisedRun if options["hyperparameters"].beta is None else PreferenceRun
+    return kind(
         model=model, tokenizer=tiny_tokenizer(), watcher=watcher or Recorder(), folder=folder, **options
     )
 

@@ -87,5 +87,15 @@ def talks(count: int = 12) -> list[dict[str, Any]]:
     ]
 
 
+def pair(number: int = 0, **changes: Any) -> dict[str, Any]:
+    """A preference pair as OpenAI has it."""
+    return {
+        "input": {"messages": [{"role": "user", "content": f"Question {number}?"}]},
+        "preferred_output": [{"role": "assistant", "content": f"Gladly: {number}."}],
+        "non_preferred_output": [{"role": "assistant", "content": f"No, not {number}."}],
+        **changes,
+    }
+
+
 def jsonl(rows: list[dict[str, Any]]) -> io.BytesIO:
     return io.BytesIO("".join(json.dumps(row) + "\n" for row in rows).encode())

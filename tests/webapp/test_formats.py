@@ -24,7 +24,7 @@ def lines(*said: Any) -> str:
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [("alpaca", ALPACA), ("sharegpt", SHAREGPT), ("openai_chat", CHAT)],
+    [("alpaca", ALPACA), ("sharegpt", SHAREGPT), ("openai_chat", CHAT), ("preferences", DPO)],
 )
 @pytest.mark.parametrize("shape", ["lines", "an array", "a pretty array", "a BOM", "a zip", "CRLF"])
 def test_rows_in_every_shape(name: str, row: dict[str, Any], shape: str) -> None:
@@ -91,6 +91,8 @@ def test_sharegpt_with_tools() -> None:
             "not a function",
         ),
         (SHAREGPT, SHAREGPT | {"messages": []}, "messages", "both"),
+        (DPO, CHAT, "line", "openai_chat"),
+        (CHAT, DPO, "line", "preferences"),
     ],
 )
 def test_bad_rows(good: Any, row: Any, field: str, reason: str) -> None:
@@ -119,12 +121,6 @@ def test_an_array_that_breaks_keeps_what_came_before(end: str) -> None:
     assert result.report.good == 1
     assert result.report.bad >= 1
     assert any("cannot be read" in bad["reason"] for bad in result.report.problems)
-
-
-def test_preferences_are_named_and_refused() -> None:
-    report = check(lines(DPO)).report
-    assert (report.format, report.code) == ("preferences", "preferences_not_supported")
-    assert "not available yet" in str(report.error)
 
 
 def test_notes_are_passages() -> None:

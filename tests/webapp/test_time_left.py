@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.webapp.company import Company, talks
+from tests.webapp.company import Company, pair, talks
 from webapp.jobs.create import Wishes
 from webapp.jobs.models import Job, JobEvent, State
 from webapp.jobs.prepare import job_prepare
@@ -102,6 +102,18 @@ class TestByTheLastOnes:
     def test_nor_do_those_by_another_method(self, company: Company) -> None:
         self.past(company, 50.0, wishes=Wishes(method="lora"))
         assert time_left(self.queued(company)) is None
+
+    def test_nor_do_those_of_another_type(self, company: Company) -> None:
+        self.past(company, 50.0)
+        pairs = company.file([pair(number) for number in range(20)])
+        job = company.job(training_file=pairs, wishes=Wishes(type="dpo"))
+        job_prepare(job=job.id)
+        job.refresh_from_db()
+        assert time_left(job) is None
+        Job.objects.filter(id=job.id).update(
+            state=State.SUCCEEDED, step=5, total_steps=5, report={"train_seconds": 50.0}
+        )
+        assert time_left(self.queued(company, wishes=Wishes(n_epochs=10))) == pytest.approx(50)
 
     def test_what_is_over_has_nothing_left(self, company: Company) -> None:
         self.past(company, 50.0)

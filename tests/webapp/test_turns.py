@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from tests.webapp.adapter_rows import another_base
-from tests.webapp.company import Company, company_create
+from tests.webapp.company import Company, company_create, pair
 from tests.webapp.played_trainer import PlayedTrainer
 from webapp.datasets.models import File
 from webapp.jobs.create import Wishes
@@ -32,7 +32,8 @@ def plan(company: Company, **fields: int) -> None:
 
 def queue(company: Company, count: int, *, file: File | None = None, n_epochs: int = 1) -> list[Job]:
     file = file or company.file()
-    jobs = [company.job(training_file=file, wishes=Wishes(n_epochs=n_epochs)) for _ in range(count)]
+    wishes = Wishes(type=file.job_type, n_epochs=n_epochs)
+    jobs = [company.job(training_file=file, wishes=wishes) for _ in range(count)]
     prepare_all()
     return jobs
 
@@ -73,6 +74,14 @@ def test_a_long_job_costs_more_than_a_short_one(
     queue(company, 2, n_epochs=4)
     queue(other_company, 5)
     assert sorted(turns(web, 5)) == ["Acme"] + ["Umbrella"] * 4
+
+
+def test_a_preference_pair_costs_as_much_as_two_answers(
+    company: Company, other_company: Company, web: httpx.Client
+) -> None:
+    queue(company, 3, file=company.file([pair(number) for number in range(12)]))
+    queue(other_company, 5)
+    assert sorted(turns(web, 6)) == ["Acme"] * 2 + ["Umbrella"] * 4
 
 
 def test_a_plan_has_a_cap(company: Company, other_company: Company, web: httpx.Client) -> None:

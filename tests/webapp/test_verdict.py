@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.webapp.played_trainer import LOGPROBS, RUNNER_UP, TOKEN, probe
-from training_jobs.messages import Comparison, Continuation, MemoryComparison, Report
+from training_jobs.messages import Continuation, Report
 from webapp.jobs.agreement import Difference, Said, effect, from_trainer
 from webapp.jobs.verdict import EXACT, SAME, Figures, cautions, figures_of, missed, same_base
 
@@ -121,15 +121,30 @@ def report(base: dict[str, Any] | None, memory: dict[str, Any] | None = None) ->
     counted = {"train_seconds": 1.0, "steps": 1, "trained_tokens": 1, "held_out_tokens": 1, "train_loss": 1.0}
     return Report(
         **counted,
-        against_base=Comparison(**base) if base else None,
-        against_memory=MemoryComparison(**memory, quoted=7, prompt_tokens=900) if memory else None,
+        against_base=base,
+        against_memory=memory and {**memory, "quoted": 7, "prompt_tokens": 900},
     )
+
+
+def preferring(low: float, high: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "pairs": 20,
+        "accuracy": 0.5,
+        "adapter_accuracy": 0.5 + (low + high) / 2,
+        "low": low,
+        "high": high,
+    } | changes
 
 
 @pytest.mark.parametrize(
     ("base", "memory", "codes"),
     [
         (comparison(-2, -1), comparison(-1, -0.5), []),
+        (preferring(0.1, 0.3), preferring(0.1, 0.3), []),
+        (preferring(-0.3, 0.0), None, []),
+        (preferring(-0.3, -0.1), None, ["worse_than_base"]),
+        (preferring(0.1, 0.3), preferring(-0.3, -0.1), ["memory_prompt_wins"]),
+        (preferring(-0.3, -0.1, pairs=9), None, ["too_little_held_out"]),
         (comparison(-1, 1), comparison(-1, 1), []),
         (comparison(0.0, 1), None, []),
         (comparison(0.01, 1), None, ["worse_than_base"]),
@@ -145,3 +160,10 @@ def test_cautions(base: dict[str, Any] | None, memory: dict[str, Any] | None, co
     found = cautions(report(base, memory))
     assert [caution.code for caution in found] == codes
     assert all(len(caution.message) <= 500 for caution in found), "an event has room for it"
+
+
+def test_preferences_are_told_as_shares_of_pairs() -> None:
+    [worse] = cautions(report(preferring(-0.3, -0.1)))
+    assert "in 30% of 20 pairs instead of 50% (95 % sure of at least 10% less)" in worse.message
+    [little] = cautions(report(preferring(0.1, 0.3, pairs=9)))
+    assert "Only 9 preference pairs" in little.message

@@ -20,6 +20,7 @@ from webapp.api.requests import (
     EventsPage,
     HyperparametersAsked,
     JobRequest,
+    MethodAsked,
     Page,
     metadata_filter,
     read_form,
@@ -172,7 +173,15 @@ def _readable(scope: Scope, public_id: str, param: str) -> File:
 
 
 def _wishes(asked: JobRequest) -> Wishes:
-    nested = asked.method.supervised.hyperparameters if asked.method and asked.method.supervised else None
+    method = asked.method or MethodAsked(type="supervised")
+    chosen, other = (method.dpo, "supervised") if method.type == "dpo" else (method.supervised, "dpo")
+    if getattr(method, other) is not None:
+        raise BadRequest(
+            f"The method is of the type {method.type}: leave '{other}' out.",
+            code="invalid_value",
+            param=f"method.{other}",
+        )
+    nested = chosen.hyperparameters if chosen else None
     if nested and asked.hyperparameters:
         raise BadRequest(
             "Give hyperparameters in 'method' or at the top level, not in both.",
@@ -186,6 +195,7 @@ def _wishes(asked: JobRequest) -> Wishes:
     if adapter.target_modules is not None and adapter.method != "lora":
         raise BadRequest(ONLY_LORA_HAS_TARGETS, code="invalid_value", param="adapter.target_modules")
     return Wishes(
+        type=method.type,
         **adapter.model_dump(exclude_none=True),
         **hyper.model_dump(),
         held_out=asked.held_out,

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import TargetModule
-from training_jobs.messages import HELD_OUT_MOST_SHARE
+from training_jobs.messages import HELD_OUT_MOST_SHARE, MOST_BETA, JobType
 from webapp.config.strict_json import read_object
 from webapp.datasets.upload import Voice
 
@@ -39,15 +39,24 @@ class HyperparametersAsked(Body):
     learning_rate_multiplier: Annotated[float, Field(gt=0, le=1000)] | Literal["auto"] = "auto"
 
 
+class DpoHyperparametersAsked(HyperparametersAsked):
+    beta: Annotated[float, Field(gt=0, le=MOST_BETA)] | Literal["auto"] = "auto"
+
+
 class Supervised(Body):
     hyperparameters: HyperparametersAsked | None = None
 
 
-class MethodAsked(Body):
-    """How to train. Preference and reinforcement training are not available yet."""
+class Dpo(Body):
+    hyperparameters: DpoHyperparametersAsked | None = None
 
-    type: Literal["supervised"]
+
+class MethodAsked(Body):
+    """How to train: from answers, or from preference pairs. Reinforcement training is not available yet."""
+
+    type: JobType
     supervised: Supervised | None = None
+    dpo: Dpo | None = None
 
 
 class AdapterAsked(Body):

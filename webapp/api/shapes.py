@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from training_jobs.messages import JobType
 from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
 from webapp.config.settings import settings
@@ -201,8 +202,9 @@ def _job_shape(job: Job, *, scope: Scope, delay: Delay | None) -> dict[str, Any]
     """
     private = not may_read_file(scope=scope, file=job.training_file)
     asked = {"learning_rate_multiplier": "auto", **job.requested.get("hyperparameters", {})}
-    decided = {key: job.hyperparameters[key] for key in ("n_epochs", "batch_size")}
-    hyperparameters = {**asked, **decided}
+    told = ("n_epochs", "batch_size", "beta")
+    hyperparameters = {**asked, **{key: value for key, value in job.hyperparameters.items() if key in told}}
+    job_type: JobType = "dpo" if "beta" in hyperparameters else "supervised"
     adapter = getattr(job, "adapter", None)
     result = job.result_file if job.result_file and job.result_file.deleted_at is None else None
     left = time_left(job)
@@ -220,7 +222,7 @@ def _job_shape(job: Job, *, scope: Scope, delay: Delay | None) -> dict[str, Any]
         training_file=job.training_file.public_id,
         validation_file=job.validation_file.public_id if job.validation_file else None,
         hyperparameters=hyperparameters,
-        method={"type": "supervised", "supervised": {"hyperparameters": hyperparameters}},
+        method={"type": job_type, job_type: {"hyperparameters": hyperparameters}},
         error=JobError(code=job.error_code, message=job.error_message) if job.state == State.FAILED else None,
         finished_at=seconds(job.finished_at),
         estimated_finish=ceil(time.time() + left)

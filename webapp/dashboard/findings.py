@@ -22,13 +22,26 @@ def _warnings(report: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _compared(report: dict[str, Any]) -> Iterator[Finding]:
-    """Lower losses are better, and every figure comes from words that training never saw."""
-    if base := report.get("against_base"):
+    """Every figure comes from words that training never saw. Lower losses are better, and higher accuracies."""
+    base, memory = report.get("against_base"), report.get("against_memory")
+    if base and "pairs" in base:
+        yield Finding(
+            f"Measured on {base['pairs']} pairs of answers that it never saw: it finds the better answer likelier in "
+            f"{base['adapter_accuracy']:.0%} of them, the base model in {base['accuracy']:.0%}. "
+            f"{_preference_verdict(base)}"
+        )
+    elif base:
         yield Finding(
             f"Measured on {base['tokens']:,} tokens of {base['conversations']} conversations that it never saw: a loss "
             f"of {base['adapter_loss']:.2f} instead of the base model's {base['loss']:.2f}. {_verdict(base)}"
         )
-    if memory := report.get("against_memory"):
+    if memory and "pairs" in memory:
+        yield Finding(
+            f"For comparison, the base model was told {memory['quoted']} of your conversations in a system prompt "
+            f"({memory['prompt_tokens']:,} tokens) and was right in {memory['accuracy']:.0%} of {memory['pairs']} "
+            f"pairs, where the adapter is in {memory['adapter_accuracy']:.0%}. {_preference_verdict(memory)}"
+        )
+    elif memory:
         yield Finding(
             f"For comparison, the base model was told {memory['quoted']} of your conversations in a system prompt "
             f"({memory['prompt_tokens']:,} tokens) and had a loss of {memory['loss']:.2f} where the adapter has "
@@ -43,6 +56,15 @@ def _verdict(comparison: dict[str, Any]) -> str:
     if low > 0:
         return f"The adapter is worse: 95 % sure, by {low:.2f} to {high:.2f}."
     return f"That is no clear difference: 95 % sure, between {-low:.2f} better and {high:.2f} worse."
+
+
+def _preference_verdict(comparison: dict[str, Any]) -> str:
+    low, high = comparison["low"], comparison["high"]
+    if low > 0:
+        return f"The adapter is better: 95 % sure, by {low:.0%} to {high:.0%} of them."
+    if high < 0:
+        return f"The adapter is worse: 95 % sure, by {-high:.0%} to {-low:.0%} of them."
+    return f"That is no clear difference: 95 % sure, between {-low:.0%} worse and {high:.0%} better."
 
 
 def _on_the_engine(report: dict[str, Any]) -> Iterator[Finding]:

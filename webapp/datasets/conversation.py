@@ -39,14 +39,21 @@ class Conversation:
     part: int = 0
     #: Where it begins, in the upload or in its entry of an archive.
     line: int = 0
+    #: Of a preference pair: the answer that its last turn is preferred to.
+    rejected: Turn | None = None
 
     @property
     def id(self) -> str:
         return f"{self.source}.{self.part}" if self.part else self.source
 
     @property
+    def said(self) -> list[Turn]:
+        """All that it holds, the rejected answer of a pair too."""
+        return self.turns if self.rejected is None else [*self.turns, self.rejected]
+
+    @property
     def examples(self) -> int:
-        """Trained assistant turns."""
+        """Trained assistant turns; a pair is one."""
         return sum(turn.weight == 1 for turn in self.turns)
 
 

@@ -22,7 +22,7 @@ class Duplicates:
         self._seen: dict[int, int] = {}
 
     def look(self, talk: Conversation) -> None:
-        said = fingerprint(part for turn in talk.turns for part in (turn.role, turn.content))
+        said = fingerprint(part for turn in talk.said for part in (turn.role, turn.content))
         if said not in self._seen:
             self._seen[said] = talk.line
             return

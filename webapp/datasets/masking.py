@@ -30,7 +30,7 @@ class Sensitive:
     def look(self, talk: Conversation, *, mask: bool) -> None:
         """Count what the conversation holds; with `mask` it then holds placeholders instead."""
         kinds: set[Kind] = set()
-        for turn in talk.turns:
+        for turn in talk.said:
             spans = list(sensitive(turn.content))
             for span in spans:
                 kinds.add(span.kind)

@@ -5,6 +5,9 @@ import uuid
 from django.db import models
 from django.db.models.functions import Now
 
+from training_jobs.messages import JobType
+from webapp.datasets.formats import preferences
+
 
 class FileStatus(models.TextChoices):
     """OpenAI's words for the state of a file."""
@@ -59,6 +62,11 @@ class File(models.Model):
     @property
     def public_id(self) -> str:
         return f"file-{self.id.hex}"
+
+    @property
+    def job_type(self) -> JobType:
+        """How it can be trained on."""
+        return "dpo" if self.format == preferences.NAME else "supervised"
 
 
 class ObjectRemoval(models.Model):

@@ -4,7 +4,7 @@ import hashlib
 import json
 import tempfile
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Any
 
 from webapp.datasets.conversation import Conversation
 from webapp.datasets.faults import Bad, FileError
@@ -98,5 +98,11 @@ def _keep(result: Validated, talk: Conversation) -> None:
     report.notes.update(talk.notes)
     report.duplicates.look(talk)
     report.sensitive.look(talk, mask=report.asked.mask)
-    kept = {"id": talk.id, "messages": [turn.as_json() for turn in talk.turns], "split": "train"}
+    kept: dict[str, Any] = {
+        "id": talk.id,
+        "messages": [turn.as_json() for turn in talk.turns],
+        "split": "train",
+    }
+    if talk.rejected is not None:
+        kept["rejected"] = talk.rejected.content
     result.conversations.write(json.dumps(kept, ensure_ascii=False).encode() + b"\n")

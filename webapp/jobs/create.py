@@ -9,10 +9,19 @@ from django.db import transaction
 
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import TargetModule
-from training_jobs.messages import DEFAULTS, HELD_OUT_SHARE, Hyperparameters, Recipe, auto_epochs
+from training_jobs.messages import (
+    DEFAULT_BETA,
+    DEFAULTS,
+    HELD_OUT_SHARE,
+    Hyperparameters,
+    JobType,
+    Recipe,
+    auto_epochs,
+)
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import BadRequest
 from webapp.config.settings import settings
+from webapp.datasets.formats import preferences
 from webapp.datasets.models import File, FileStatus
 from webapp.jobs.events import event_add
 from webapp.jobs.models import Job, Outbox
@@ -23,8 +32,12 @@ Auto = Literal["auto"]
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a caller may choose; "auto" and None are decided here. `learning_rate_multiplier` is OpenAI's."""
+    """What a caller may choose; "auto" and None are decided here. `learning_rate_multiplier` is OpenAI's.
 
+    `beta` is of no meaning but for the type dpo.
+    """
+
+    type: JobType = "supervised"
     method: Method = "direft"
     position: Position = "prefill"
     rank: int | None = None
@@ -33,6 +46,7 @@ class Wishes:
     n_epochs: int | Auto = "auto"
     batch_size: int | Auto = "auto"
     learning_rate_multiplier: float | Auto = "auto"
+    beta: float | Auto = "auto"
     #: The share of conversations to judge by, if no validation file is named: 0 to HELD_OUT_MOST_SHARE.
     held_out: float | None = None
     #: As the caller wrote it, to show it again.
@@ -65,9 +79,17 @@ def job_create(
     locked = {file.id: file for file in File.objects.select_for_update().filter(id__in=ids).order_by("id")}
     training_file = locked[training_file.id]
     _check_file(training_file, "training_file")
+    _check_type(training_file, wishes.type)
     if validation_file is not None:
         validation_file = locked[validation_file.id]
         _check_file(validation_file, "validation_file")
+        if validation_file.job_type != training_file.job_type:
+            raise BadRequest(
+                "Of training and validation file one holds preference pairs and the other does not. What is learned "
+                "from pairs is judged by pairs.",
+                code="method_mismatch",
+                param="validation_file",
+            )
         if validation_file.conversations_sha256 == training_file.conversations_sha256:
             raise BadRequest(
                 "Training and validation file hold the same conversations, so validation would say nothing.",
@@ -92,14 +114,15 @@ def job_create(
         metadata=metadata or {},
         requested=wishes.asked,
         recipe=recipe.model_dump(mode="json", exclude_none=True),
-        hyperparameters=hyperparameters.model_dump(),
+        hyperparameters=hyperparameters.model_dump(exclude_none=True),
         seed=seed,
         held_out_share=HELD_OUT_SHARE if wishes.held_out is None else wishes.held_out,
     )
     Outbox.objects.create(tenant=tenant, job=job)
     where = f" of {', '.join(recipe.target_modules)}" if recipe.target_modules else ""
+    by = f", by preferences (beta {hyperparameters.beta:g})" if hyperparameters.beta else ""
     event_add(
-        job=job, message=f"Job created: {recipe.method} ({recipe.position}){where}, rank {recipe.rank}."
+        job=job, message=f"Job created: {recipe.method} ({recipe.position}){where}, rank {recipe.rank}{by}."
     )
     return job
 
@@ -112,6 +135,23 @@ def _check_file(file: File, param: str) -> None:
         raise BadRequest(f"This file cannot be trained on. {why}", code="invalid_training_file", param=param)
 
 
+def _check_type(file: File, asked: JobType) -> None:
+    if file.job_type == asked:
+        return
+    if asked == "dpo":
+        why = (
+            "Training by preferences (dpo) needs preference pairs, and this file holds none. Write each row as "
+            f"{preferences.KEYS}, or leave `method` out to learn from the answers."
+        )
+    else:
+        why = (
+            "This file holds preference pairs, from which supervised training cannot learn. Ask for "
+            '`method={"type": "dpo"}`, or write each row as {"messages": […]} with the preferred answer as the last '
+            "message."
+        )
+    raise BadRequest(why, code="method_mismatch", param="method.type")
+
+
 def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperparameters]:
     defaults = DEFAULTS[wishes.method]
     batch_size = wishes.batch_size
@@ -121,10 +161,11 @@ def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperpara
     epochs = wishes.n_epochs
     if epochs == "auto":
         epochs = auto_epochs(wishes.method, examples=examples, batch_size=batch_size)
-    learning_rate = defaults.learning_rate * multiplier
+    usual = defaults.learning_rate(wishes.type)
+    learning_rate = usual * multiplier
     if not 0 < learning_rate <= 1:
         raise BadRequest(
-            f"learning_rate_multiplier must be above 0 and at most {1 / defaults.learning_rate:.0f}.",
+            f"learning_rate_multiplier must be above 0 and at most {1 / usual:.0f}.",
             code="invalid_value",
             param="learning_rate_multiplier",
         )
@@ -143,6 +184,11 @@ def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperpara
         target_modules=tuple(wishes.target_modules) if wishes.target_modules else None,
         **({} if wishes.alpha is None else {"alpha": wishes.alpha}),
     )
+    beta = DEFAULT_BETA if wishes.beta == "auto" else wishes.beta
     return recipe, Hyperparameters(
-        n_epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed
+        n_epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        seed=seed,
+        beta=beta if wishes.type == "dpo" else None,
     )

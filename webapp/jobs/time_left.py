@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from statistics import median
 
+from django.db.models import Q
 from django.utils import timezone
 
 from webapp.jobs.models import Job, JobEvent, State
@@ -32,8 +33,13 @@ def time_left(job: Job) -> float | None:
 
 
 def _past_speed(job: Job) -> float | None:
-    """Bytes of conversations learned a second: the median of the tenant's last jobs on this base by this method."""
+    """Bytes of conversations learned a second: the median of the tenant's last jobs like this one.
+
+    Alike are base model, adapter and type: a preference pair takes longer than as many bytes of conversations.
+    """
+    pairs = Q(hyperparameters__has_key="beta")
     past = Job.objects.filter(
+        pairs if "beta" in job.hyperparameters else ~pairs,
         tenant=job.tenant_id,
         base=job.base_id,
         recipe__method=job.recipe["method"],

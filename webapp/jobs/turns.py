@@ -5,6 +5,7 @@ Only the dispatcher writes it, under its advisory lock.
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, F, Max, QuerySet
@@ -37,13 +38,13 @@ def lines_of(rows: QuerySet[Outbox]) -> list[Line]:
         "job",
         "job__base__name",
         "job__training_file__examples_count",
-        "job__hyperparameters__n_epochs",
+        "job__hyperparameters",
         "job__charged",
     )
     jobs: dict[UUID, list[Waiting]] = {}
-    for tenant, since, job, base, examples, epochs, charged in fields:
+    for tenant, since, job, base, examples, hyperparameters, charged in fields:
         # What was charged once is not charged again, however often a job changes its trainer.
-        work = 0 if charged else work_of(examples, epochs)
+        work = 0 if charged else work_of(examples, hyperparameters)
         jobs.setdefault(tenant, []).append(Waiting(job, base, since, work))
     running = running_jobs()
     return [
@@ -54,9 +55,11 @@ def lines_of(rows: QuerySet[Outbox]) -> list[Line]:
     ]
 
 
-def work_of(examples: int, epochs: int) -> float:
-    """Passes over an example; as good a measure of a trainer's time as there is before a tokenizer has seen it."""
-    return float(max(1, examples * epochs))
+def work_of(examples: int, hyperparameters: dict[str, Any]) -> float:
+    """Passes over an answer, of which a preference pair has two; as good a measure of a trainer's time as there is
+    before a tokenizer has seen it."""
+    answers = 2 if "beta" in hyperparameters else 1
+    return float(max(1, examples * hyperparameters["n_epochs"]) * answers)
 
 
 def slot_for_each() -> bool:
@@ -82,7 +85,7 @@ def turns_settle() -> None:
     """Give back what was charged for work that was never done: jobs that were cancelled, failed or ended early."""
     ended = Job.objects.filter(state__in=TERMINAL, charged__gt=0).select_related("training_file")
     for job in ended:
-        work = work_of(job.training_file.examples_count, job.hyperparameters["n_epochs"])
-        done = min(1.0, job.step * job.hyperparameters["batch_size"] / work)
+        passes = max(1, job.training_file.examples_count * job.hyperparameters["n_epochs"])
+        done = min(1.0, job.step * job.hyperparameters["batch_size"] / passes)
         Share.objects.filter(tenant=job.tenant_id).update(served=F("served") - job.charged * (1 - done))
         Job.objects.filter(id=job.id).update(charged=0)

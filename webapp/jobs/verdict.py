@@ -3,7 +3,15 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-from training_jobs.messages import FEWEST_CONVERSATIONS, FEWEST_TOKENS, Probe, Report
+from training_jobs.messages import (
+    FEWEST_CONVERSATIONS,
+    FEWEST_PAIRS,
+    FEWEST_TOKENS,
+    Comparison,
+    PreferenceComparison,
+    Probe,
+    Report,
+)
 from webapp.jobs.agreement import Said, effect, from_trainer
 
 #: Above the noise between two batches of the same arithmetic, far below any trained adapter.
@@ -90,27 +98,14 @@ def cautions(report: Report) -> list[Caution]:
     """What to know of an adapter that passes; with worse_than_base it does not become the active one."""
     base, memory = report.against_base, report.against_memory
     if base is None or not base.enough:
-        measured = (
-            f"Only {base.tokens} tokens of {base.conversations} conversations were held out"
-            if base is not None
-            else "Nothing was held out"
-        )
-        return [
-            Caution(
-                "too_little_held_out",
-                f"{measured}: too little to say whether the adapter is better than the base model. It "
-                f"takes {FEWEST_CONVERSATIONS} conversations and {FEWEST_TOKENS} tokens: name a validation_file, or "
-                "upload more.",
-            )
-        ]
+        return [Caution("too_little_held_out", _too_little(base))]
     found = []
     if base.worse:
         found.append(
             Caution(
                 "worse_than_base",
-                f"On what was held out the adapter is worse than the base model: a loss of {base.adapter_loss:.2f} "
-                f"instead of {base.loss:.2f} (95 % sure of at least {base.low:.2f} more). So it is not made the active "
-                "one; you can still do that.",
+                f"On what was held out the adapter is worse than the base model: {_beside(base)} So it is not made the "
+                "active one; you can still do that.",
             )
         )
     if memory is not None and memory.worse:
@@ -118,11 +113,35 @@ def cautions(report: Report) -> list[Caution]:
             Caution(
                 "memory_prompt_wins",
                 f"Telling the base model {memory.quoted} of your conversations in a system prompt does better than "
-                f"the adapter on what was held out: a loss of {memory.loss:.2f} instead of {memory.adapter_loss:.2f}. "
-                "Train on more examples, or use such a prompt.",
+                f"the adapter on what was held out: {_beside(memory)} Train on more examples, or use such a prompt.",
             )
         )
     return found
+
+
+def _too_little(base: Comparison | PreferenceComparison | None) -> str:
+    takes = f"{FEWEST_CONVERSATIONS} conversations and {FEWEST_TOKENS} tokens"
+    if base is None:
+        measured = "Nothing was held out"
+    elif isinstance(base, PreferenceComparison):
+        measured, takes = f"Only {base.pairs} preference pairs were held out", f"{FEWEST_PAIRS} of them"
+    else:
+        measured = f"Only {base.tokens} tokens of {base.conversations} conversations were held out"
+    return (
+        f"{measured}: too little to say whether the adapter is better than the base model. It takes {takes}: name a "
+        "validation_file, or upload more."
+    )
+
+
+def _beside(found: Comparison | PreferenceComparison) -> str:
+    """The adapter's figure beside the other model's, where it is worse."""
+    if isinstance(found, PreferenceComparison):
+        return (
+            f"it prefers the right answer in {found.adapter_accuracy:.0%} of {found.pairs} pairs instead of "
+            f"{found.accuracy:.0%} (95 % sure of at least {-found.high:.0%} less)."
+        )
+    beside = f"a loss of {found.adapter_loss:.2f} instead of {found.loss:.2f}"
+    return f"{beside} (95 % sure of at least {found.low:.2f} more)."
 
 
 def as_report(figures: Figures, found: list[Caution], *, activates: bool) -> dict[str, Any]:

@@ -112,3 +112,8 @@ def thousands(number: float | None) -> str:
 @register.filter
 def decimals(number: float | None, places: int = 1) -> str:
     return "–" if number is None else f"{number:.{places}f}"
+
+
+@register.filter
+def percent(share: float) -> str:
+    return f"{share:.0%}"

@@ -114,6 +114,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         wanted = form.cleaned_data
         wishes = Wishes(
+            type=wanted["file"].job_type,
             method=wanted["method"],
             position=wanted["position"] or "prefill",
             n_epochs=wanted["n_epochs"] or "auto",
@@ -199,7 +200,8 @@ def _jobs(request: HttpRequest):
 
 def _file_label(file: File) -> str:
     whose = "" if file.uploaded_by_id else ", the company's"
-    return f"{file.filename} ({file.examples_count} examples{whose})"
+    what = "pairs" if file.job_type == "dpo" else "examples"
+    return f"{file.filename} ({file.examples_count} {what}{whose})"
 
 
 def _default_base() -> BaseModel | None:

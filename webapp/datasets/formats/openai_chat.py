@@ -35,11 +35,12 @@ def parse(row: dict[str, Any]) -> Conversation:
         raise RowError("messages", "not a list of messages", 'Write "messages": [{"role": …, "content": …}].')
     if row.get("tools") or row.get("functions"):
         notes["tool definitions are not part of training yet and were left out"] += 1
-    return conversation([_turn(index, message, notes) for index, message in enumerate(messages)], notes)
+    said = [turn_of(f"messages[{index}]", message, notes) for index, message in enumerate(messages)]
+    return conversation(said, notes)
 
 
-def _turn(index: int, message: Any, notes: Counter[str]) -> Turn:
-    where = f"messages[{index}]"
+def turn_of(where: str, message: Any, notes: Counter[str]) -> Turn:
+    """One message of OpenAI's; raises RowError for what is at `where`."""
     if not isinstance(message, dict):
         raise RowError(where, "not an object", 'Write {"role": …, "content": …}.')
     said = message.get("role")

@@ -115,4 +115,4 @@ def _most_common(rows: list[dict[str, Any]]) -> RowFormat | None:
 
 
 def _expected() -> str:
-    return " or ".join(known.KEYS for known in ROW_FORMATS if known is not preferences)
+    return " or ".join(known.KEYS for known in ROW_FORMATS)

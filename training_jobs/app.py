@@ -21,6 +21,8 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_concurrency=1,
+    # A new child has to say so within this; after Celery's own four seconds a busy machine would never get one.
+    worker_proc_alive_timeout=120.0,
     task_ignore_result=True,
     result_backend=None,
     accept_content=["json"],

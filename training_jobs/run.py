@@ -1,12 +1,12 @@
 """One job from its claim to its end."""
 
 import logging
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE
+from adapters_store.scratch import scratch
 from training_jobs.adapter_train import ADAPTER, Outcome, adapter_train
 from training_jobs.base_models import LoadedBase, WarmBase
 from training_jobs.chat_template import TemplateUnfit
@@ -53,10 +53,8 @@ class JobRunner:
         lease = Lease(calls, storage, self.leaving, leave_seconds=self.leave_seconds)
         lease.start()
         try:
-            with tempfile.TemporaryDirectory(
-                prefix=f"{spec.job}-{spec.epoch}-", dir=self.work_dir
-            ) as scratch:
-                return _Job(self, spec, calls, lease, storage, Path(scratch)).end()
+            with scratch(self.work_dir) as folder:
+                return _Job(self, spec, calls, lease, storage, folder).end()
         except Fenced:
             return "fenced"
         except PassingFault as fault:

@@ -17,6 +17,7 @@ from typing import Any
 from celery import signals
 from celery.worker import state
 
+from adapters_store.scratch import scratch_clear
 from training_jobs.client import WebApp, WebAway
 from training_jobs.errors import Fenced, JobFault
 from training_jobs.messages import PRESENCE_SECONDS, WorkerHello, queue_name
@@ -47,13 +48,36 @@ class SharedFlag:
         return self._byte[0] == 1
 
 
+class SharedPid:
+    """Who can begin a job at once, in memory that a forked child shares: a child that imported what that takes."""
+
+    def __init__(self) -> None:
+        self._bytes = mmap.mmap(-1, 8)
+
+    def set(self, pid: int) -> None:
+        self._bytes[:] = pid.to_bytes(8, "little")
+
+    def alive(self) -> bool:
+        """Whether there is one, and it still lives."""
+        pid = int.from_bytes(self._bytes[:], "little")
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return pid != 0
+
+
 leaving = SharedFlag()
 has_gpu = SharedFlag()
+warm = SharedPid()
 
 
 def busy() -> bool:
-    """In the parent: whether a job runs, or none should come."""
-    return leaving.is_set() or bool(state.reserved_requests)
+    """In the parent: whether a job runs, or none should come.
+
+    A new child takes seconds, on a busy machine a minute, to import what a job needs; others may be faster by then.
+    """
+    return leaving.is_set() or not warm.alive() or bool(state.reserved_requests)
 
 
 # The parent.
@@ -106,6 +130,7 @@ def _leave_in_time() -> None:
 @signals.worker_process_init.connect
 def _child_starts(**kwargs: Any) -> None:
     signal.signal(signal.SIGTERM, _child_terminated)
+    scratch_clear(settings().work_dir)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), name="orphan", daemon=True).start()
     threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
 
@@ -131,6 +156,7 @@ def _warm_up() -> None:
 
     if device().type == "cuda":
         has_gpu.set()
+    warm.set(os.getpid())
 
 
 #: In the child: whether a job runs.

@@ -164,7 +164,7 @@ class JobMachine(RuleBasedStateMachine):
         before = self.row.state
         Job.objects.filter(id=self.job.id, state="running").update(lease_until=Now())
         Job.objects.filter(id=self.job.id, state="dispatched").update(dispatched_at=self.job.created_at)
-        lease_lapse()
+        lease_lapse(heard=True)
         dispatch_lapse()
         if before == "running" and self.row.state == "queued":
             self._nobody_holds()

@@ -61,7 +61,7 @@ def state(job: Job) -> str:
 
 def lapse(job: Job) -> None:
     Job.objects.filter(id=job.id).update(lease_until=F("lease_until") - timedelta(seconds=31))
-    lease_lapse()
+    lease_lapse(heard=True)
 
 
 def is_fenced(answer: httpx.Response) -> bool:
@@ -96,6 +96,27 @@ def test_from_upload_to_an_active_adapter(
     assert store().size(manifest_key(company.tenant.id.hex, adapter.name))
     results = store().get(object_key(company.tenant.id.hex, job.result_file.sha256), 1000)
     assert results == b"step,train_loss\n1.0,2.5\n"
+
+
+def test_a_step_that_two_attempts_did_is_told_once(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
+    def told(*steps: int) -> list[dict[str, object]]:
+        return [{"message": "s", "metrics": {"step": step, "train_loss": 1 / step}} for step in steps]
+
+    job, trainer = running(company, web)
+    valid = {"message": "v", "metrics": {"step": 2, "valid_loss": 3.0}}
+    trainer.heartbeat(events=[*told(1, 2), valid, *told(4)])
+    lapse(job)
+    claim(job, trainer)
+    trainer.heartbeat(
+        events=[*told(2), valid, *told(4, 5), {"message": "none", "metrics": {"train_loss": 9}}]
+    )
+    trainer.complete(trainer.adapter())
+    gate(job=job.id, asked=played_engine.engine)
+    job.refresh_from_db()
+    results = store().get(object_key(company.tenant.id.hex, job.result_file.sha256), 1000)
+    assert results == b"step,train_loss,valid_loss\n1.0,1.0,\n2.0,0.5,3.0\n4.0,0.25,\n5.0,0.2,\n"
 
 
 @pytest.mark.slow
@@ -213,7 +234,7 @@ def test_cancel_at_the_gate(company: Company, web: httpx.Client, played_engine: 
 def test_pause_and_resume(company: Company, web: httpx.Client) -> None:
     job, trainer = running(company, web)
     job_pause(job=job)
-    assert lease_lapse() == 0, "a paused job has no lease"
+    assert lease_lapse(heard=True) == 0, "a paused job has no lease"
     assert trainer.heartbeat().json() == {"state": "paused", "stop": True}
     checkpoint = trainer.put(b"state") | {"step": 3}
     assert trainer.release(checkpoint=checkpoint).json() == {"state": "paused"}

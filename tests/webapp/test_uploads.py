@@ -1,10 +1,13 @@
 """An upload takes its time: without a database connection, not too many at once, and leaving nothing behind."""
 
+import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings as django_settings
 from django.db import connection
 from psycopg_pool import PoolTimeout
 
@@ -140,3 +143,27 @@ def test_results_without_a_row_go(
     assert store().size(object_key(company.tenant.storage_id, sha256)) is not None
     sweep()
     assert store().size(object_key(company.tenant.storage_id, sha256)) is None
+
+
+def test_a_large_upload_has_no_name_on_disk(
+    company: Company, web: httpx.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Or it would stay there when the process is killed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    named: list[Path] = []
+    validate = intake.validate
+
+    def looking(file: Any, asked: Any) -> Any:
+        named.extend(tmp_path.iterdir())
+        return validate(file, asked)
+
+    monkeypatch.setattr(intake, "validate", looking)
+    large = "x" * django_settings.FILE_UPLOAD_MAX_MEMORY_SIZE
+    answer = web.post(
+        "/v1/files",
+        data={"purpose": "fine-tune"},
+        files={"file": ("a.jsonl", jsonl([*talks(2), {"large": large}]).read())},
+        headers={"Authorization": f"Bearer {company.key}"},
+    )
+    assert answer.json()["report"]["good"] == 2
+    assert named == []

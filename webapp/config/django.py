@@ -107,6 +107,10 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 # A part larger than this goes to a temporary file while it arrives. JSON bodies are never larger.
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
+FILE_UPLOAD_HANDLERS = [
+    "django.core.files.uploadhandler.MemoryFileUploadHandler",
+    "webapp.config.uploads.UnnamedFileUploadHandler",
+]
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4_000_000
 
 USE_TZ = True

@@ -16,7 +16,7 @@ from adapters_store.s3 import manifest_key, object_key
 from webapp.config.faults import BadRequest
 from webapp.datasets.storage import object_drop, upload_drop
 from webapp.jobs.events import event_add
-from webapp.jobs.locks import LEASE, MAX_ATTEMPTS, UNCLAIMED, job_locked, locked
+from webapp.jobs.locks import LEASE, MAX_ATTEMPTS, UNCLAIMED, UNHEARD, job_locked, locked
 from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State
 from webapp.jobs.tokens import dispatch_token_new
 
@@ -130,9 +130,13 @@ def dispatch_lapse() -> int:
 
 
 @transaction.atomic
-def lease_lapse() -> int:
-    """running → queued for each worker that fell silent; the third time → failed (quarantined)."""
-    late = locked(Job.objects.filter(state=State.RUNNING, lease_until__lt=Now()))
+def lease_lapse(*, heard: bool) -> int:
+    """running → queued for each worker that fell silent; the third time → failed (quarantined).
+
+    `heard`: whether trainers can be heard now (hearing.py). If not, they are given time to come back to their jobs.
+    """
+    until = Now() if heard else Now() - UNHEARD
+    late = locked(Job.objects.filter(state=State.RUNNING, lease_until__lt=until))
     count = 0
     for row in late.select_for_update(of=("self",), skip_locked=True):
         attempt_failed(row, why=f"The trainer fell silent for {LEASE.seconds} seconds.")

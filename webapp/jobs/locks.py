@@ -11,6 +11,8 @@ from webapp.jobs.models import Job
 from webapp.jobs.tokens import matches
 
 LEASE = timedelta(seconds=30)
+#: A lease is good for so much longer while no trainer at all is heard: that is no fault of the one that has it.
+UNHEARD = timedelta(minutes=5)
 UNCLAIMED = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 #: How long a trainer may take to begin reading what it was told to.

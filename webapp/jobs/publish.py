@@ -91,14 +91,19 @@ def _public_name(row: Job) -> str:
 
 
 def job_results(job: Job) -> HashedFile:
-    """The metrics as CSV: numbers alone, one line a step that reported any. The caller closes it."""
-    events = JobEvent.objects.filter(job=job, metrics__isnull=False).order_by("id")
-    rows = list(events.values_list("metrics", flat=True))
-    columns = ["step", *sorted({key for metrics in rows for key in metrics} - {"step"})]
+    """The metrics as CSV: numbers alone, one line a step that reported any. The caller closes it.
+
+    Steps that another attempt did again are told again, with the same numbers.
+    """
+    events = JobEvent.objects.filter(job=job, metrics__has_key="step").order_by("id")
+    rows: dict[float, dict[str, float]] = {}
+    for metrics in events.values_list("metrics", flat=True):
+        rows.setdefault(metrics["step"], {}).update(metrics)
+    columns = ["step", *sorted({key for metrics in rows.values() for key in metrics} - {"step"})]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(rows[step] for step in sorted(rows))
     results = HashedFile()
     results.write(text.getvalue().encode())
     return results

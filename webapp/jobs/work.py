@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from adapters_store.errors import AdapterCorrupt, AdapterError, StorageUnavailable, WrongBase
 from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
 from adapters_store.s3 import object_key
+from adapters_store.scratch import scratch
 from adapters_store.sites import sites_of
 from adapters_store.weights import adapter_read
 from training_jobs.messages import (
@@ -192,8 +193,7 @@ def job_complete(*, job: uuid.UUID, token: str, message: Complete) -> StateReply
 def _verified(row: Job, complete: Complete) -> Manifest:
     """Download, read and check the whole adapter. Raises AdapterError."""
     tenant = row.tenant.storage_id
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch(Path(tempfile.gettempdir())) as folder:
         uploaded = complete.manifest
         store().get_to_file(
             object_key(tenant, uploaded.sha256),

@@ -17,6 +17,7 @@ from webapp.config.settings import settings
 from webapp.engine import engine
 from webapp.jobs.dispatcher import dispatch_all, prepare_all
 from webapp.jobs.gate import gate_all
+from webapp.jobs.hearing import Hearing
 from webapp.jobs.lifecycle import dispatch_lapse, lease_lapse
 from webapp.jobs.sweeper import answers_forget, files_expire, objects_sweep
 from webapp.jobs.workers import workers_forget
@@ -38,9 +39,13 @@ class Command(BaseCommand):
         # The engine may take a minute to answer; dispatching must not wait for it.
         gates = threading.Thread(target=_gates, args=(stop,), name="engine", daemon=True)
         gates.start()
-        swept = 0.0
+        hearing, swept = Hearing(), 0.0
+
+        def leases_lapse() -> None:
+            lease_lapse(heard=hearing.steady())
+
         while not stop.is_set():
-            for step in (lease_lapse, dispatch_lapse, prepare_all, dispatch_all):
+            for step in (leases_lapse, dispatch_lapse, prepare_all, dispatch_all):
                 _guarded(step)
             if time.monotonic() - swept > _SWEEP_SECONDS:
                 for step in (objects_sweep, files_expire, answers_forget, workers_forget):

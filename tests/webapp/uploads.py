@@ -33,8 +33,9 @@ def ids(result: Validated) -> list[str]:
 
 
 def zipped(files: dict[str, bytes | str], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """The same bytes at any time, because they name tests, and test processes compare those names."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", method) as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content, compress_type=method)
     return packed.getvalue()

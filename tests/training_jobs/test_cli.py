@@ -30,6 +30,7 @@ def run(tmp_path: Path, base: Path, rows: list[str], *more: str) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_file_becomes_an_adapter_that_loads(tmp_path, base, capsys):
     out = run(tmp_path, base, [row(number) for number in range(20)], "--method", "lora", "--rank", "2")
     manifest, tensors = adapter_read(out)

@@ -19,6 +19,24 @@ from tests.webapp.company import Company, company_create
 from tests.webapp.played_engine import PlayedEngine
 
 
+@pytest.fixture(scope="session", autouse=True)
+def static_files_found_once() -> Iterator[None]:
+    """Every client of Django's has middleware of its own, which would look through all static files each time."""
+    from whitenoise.middleware import WhiteNoiseMiddleware
+
+    find, found = WhiteNoiseMiddleware.add_files_from_finders, {}
+
+    def find_once(self: WhiteNoiseMiddleware) -> None:
+        if not found:
+            find(self)
+            found.update(self.files)
+        self.files.update(found)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", find_once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def live_url(django_db_setup: None) -> Iterator[str]:
     """The real ASGI application under uvicorn. Tests that use it commit: mark them django_db(transaction=True)."""

@@ -108,6 +108,7 @@ def forgotten(company: Company, engine: PlayedEngine, name: str) -> bool:
     return f"/v1/adapters/{company.tenant.id.hex}/{name}" in engine.deleted
 
 
+@pytest.mark.slow
 def test_the_engine_forgets_a_deleted_adapter(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:

@@ -21,6 +21,7 @@ def post(web: httpx.Client, company: Company, key: str, **body: object) -> httpx
     return web.post("/v1/fine_tuning/jobs", json={"model": "tiny", **body}, headers=headers)
 
 
+@pytest.mark.slow
 def test_twenty_at_once_are_one(web: httpx.Client, company: Company) -> None:
     base_model()
     file = company.file().public_id

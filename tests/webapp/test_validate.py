@@ -210,6 +210,7 @@ def test_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check(line(GOOD) * 100).report.error is None
 
 
+@pytest.mark.slow
 def test_memory_is_bounded() -> None:
     """90 MB of one line, then many long bad rows: the file is on disk, and what is in memory does not grow with it."""
     import tempfile
@@ -246,6 +247,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.binary(max_size=30) | JSON.map(lambda row: json.dumps(row).encode()), max_size=5))
 def test_nothing_in_a_file_is_a_fault_of_ours(rows: list[bytes]) -> None:

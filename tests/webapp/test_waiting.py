@@ -104,6 +104,7 @@ def test_without_an_engine_all_wait(company: Company, web: httpx.Client) -> None
     assert [reason[:20] for reason in reasons(job)] == ["No engine is running"]
 
 
+@pytest.mark.slow
 def test_a_fault_of_ours_at_the_gate(
     company: Company, web: httpx.Client, played_engine: PlayedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ def test_a_person_reaches_everything_of_their_own(company: Company, teammate: Cl
         assert getattr(teammate, method)(path).status_code in (200, 302), path
 
 
+@pytest.mark.slow
 def test_nobody_else_reaches_it(company: Company, owner: Client, teammate: Client, outsider: Client) -> None:
     """Not the owner of the same company either."""
     of_member, of_owner = things_of(company, company.teammate), things_of(company, company.owner)

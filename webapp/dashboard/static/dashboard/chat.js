@@ -6,6 +6,7 @@ const root = document.querySelector("[data-chat]");
 const form = root.querySelector("form[data-composer]");
 const input = form.elements.question;
 const send = root.querySelector("[data-send]");
+const model = root.querySelector("[data-model]");
 const stop = root.querySelector("[data-stop]");
 const turns = root.querySelector("[data-turns]");
 const intro = root.querySelector("[data-intro]");
@@ -29,9 +30,14 @@ input.addEventListener("keydown", (event) => {
 input.addEventListener("input", fit);
 stop.addEventListener("click", () => running?.abort());
 root.querySelector("[data-new]").addEventListener("click", startOver);
-root.querySelector("[data-model]").addEventListener("change", (event) => event.target.form.requestSubmit());
+model.addEventListener("change", () => model.form.requestSubmit());
 for (const idea of root.querySelectorAll("[data-idea]")) {
   idea.addEventListener("click", () => !running && ask(idea.textContent.trim()));
+}
+if (model.value === root.dataset.adapter) {
+  for (const button of root.querySelectorAll("button:disabled")) button.disabled = false;
+} else {
+  model.form.requestSubmit(); // Another was chosen before this script came.
 }
 
 async function ask(question) {

@@ -24,6 +24,7 @@ form.addEventListener("drop", (event) => {
   input.files = event.dataTransfer.files;
   take();
 });
+take(); // What was chosen before this script came.
 
 function take() {
   const file = input.files[0];

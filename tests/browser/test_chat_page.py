@@ -1,4 +1,4 @@
-"""The chat page before a server that stops in the middle of an answer: what was begun anew stays new."""
+"""The chat page before a slow server: what was begun anew stays new; no question leaves before the script is there."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 from django.test import RequestFactory
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from webapp.tenants.models import Role
 
@@ -32,7 +32,7 @@ class Hesitant:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                if self.path == "/chat":
+                if self.path.partition("?")[0] == "/chat":
                     return self._send(chat_page().encode(), "text/html; charset=utf-8")
                 found = finders.find(self.path.removeprefix("/static/"))
                 self._send(
@@ -100,3 +100,18 @@ def test_starting_over_in_the_middle_of_an_answer(hesitant: Hesitant, page: Page
             expect(page.get_by_role("button", name="Send")).to_be_visible()
     again = [asked["messages"] for asked in hesitant.asked[2:]]
     assert again == [[{"role": "user", "content": "second"}]] * 2, "nothing of the conversation before"
+
+
+def test_a_question_waits_for_the_script(hesitant: Hesitant, page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/chat.js", lambda route: held.append(route))
+    page.goto(f"{hesitant.url}/chat", wait_until="commit")
+    page.get_by_label("Your question").fill("second")
+    send = page.get_by_role("button", name="Send")
+    expect(send).to_be_disabled()
+    for idea in page.locator("[data-idea]").all():
+        expect(idea).to_be_disabled()
+    held.pop().continue_()
+    send.click()
+    expect(page.locator(".turn .words").nth(1)).to_have_text("Hello")
+    assert page.url == f"{hesitant.url}/chat", "the question is in no address"

@@ -10,7 +10,8 @@ import torch
 from peft import PeftModel
 from transformers import DynamicCache
 
-from training_jobs.attach.prompt_mask import generating
+from training_jobs.attach.prompt_mask import generating, mask_of_generate
+from training_jobs.attach.routing import MASK
 from training_jobs.batches import collate
 from training_jobs.examples import Example, Examples
 from training_jobs.messages import PROBE_PROMPTS, PROBE_TOKENS, Continuation, Probe, Question
@@ -29,9 +30,8 @@ def probe_make(model: PeftModel, examples: Examples, *, max_tokens: int, pad: in
     prompts = _prompts(examples)
     count = min(PROBE_TOKENS, max_tokens - max(map(len, prompts)))
     answers = []
-    for only_base in (True, False):
+    for only_base, said in zip((True, False), _said(model, prompts, count, pad=pad), strict=True):
         with model.disable_adapter() if only_base else nullcontext():
-            said = _greedy(model, prompts, count, pad=pad)
             answers.append(_scored(model, prompts, said, pad=pad))
     return Probe(
         questions=tuple(
@@ -48,17 +48,47 @@ def _prompts(examples: Examples) -> list[tuple[int, ...]]:
     return sorted(prompts, key=lambda prompt: (len(prompt), prompt))[:PROBE_PROMPTS]
 
 
-def _greedy(model: PeftModel, prompts: Sequence[Sequence[int]], count: int, *, pad: int) -> list[list[int]]:
+def _said(
+    model: PeftModel, prompts: Sequence[Sequence[int]], count: int, *, pad: int
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The next `count` tokens of each prompt, without the adapter and with it.
+
+    A row that a prefill-only adapter leaves alone is the base model's, so both are one batch, of half the passes.
+    """
+    # All-position LoRA has a configuration of PEFT's own.
+    if getattr(model.active_peft_config, "position", "all") == "prefill":
+        adapted = torch.arange(2 * len(prompts), device=model.device) >= len(prompts)
+        said = _greedy(model, [*prompts, *prompts], count, pad=pad, adapted=adapted)
+        return said[: len(prompts)], said[len(prompts) :]
+    with model.disable_adapter():
+        base = _greedy(model, prompts, count, pad=pad)
+    return base, _greedy(model, prompts, count, pad=pad)
+
+
+def _greedy(
+    model: PeftModel,
+    prompts: Sequence[Sequence[int]],
+    count: int,
+    *,
+    pad: int,
+    adapted: torch.Tensor | None = None,
+) -> list[list[int]]:
     """The next `count` tokens of each prompt, whatever they are: an end of the turn ends nothing here.
 
-    By hand, because generate() follows what the base model's folder says of sampling and of ends.
+    By hand, because generate() follows what the base model's folder says of sampling and of ends. `adapted` [B] bool:
+    the rows that a prefill-only adapter acts on, all of them if None.
     """
     batch = _laid_out([Example(np.array(prompt), len(prompt)) for prompt in prompts], model, pad=pad)
     ids, seen, positions = (batch[name] for name in ("input_ids", "attention_mask", "position_ids"))
     cache: Any = DynamicCache(config=model.config)
     said = []
+    routed: dict[str, torch.Tensor] = {}
     with generating(ids.shape[1]):
         for _ in range(count):
+            if adapted is not None:
+                mask = mask_of_generate(past=cache.get_seq_length(), tokens=ids.shape[1])
+                assert mask is not None
+                routed[MASK] = mask.to(adapted.device) & adapted[:, None]
             logits = model(
                 input_ids=ids,
                 attention_mask=seen,
@@ -66,6 +96,7 @@ def _greedy(model: PeftModel, prompts: Sequence[Sequence[int]], count: int, *, p
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **routed,
             ).logits[:, -1]
             ids = logits.argmax(dim=-1, keepdim=True)
             said.append(ids)

@@ -51,6 +51,9 @@ def test_journey(stack: Stack, page: Page, picture: Picture, chats: Path) -> Non
 
     page.get_by_role("link", name="Train on this file").click()
     expect(page.get_by_label("DiReFT (recommended)")).to_be_checked()
+    # Few, because each takes its time here.
+    page.get_by_text("More choices").click()
+    page.get_by_label("Passes over the data").fill("3")
     picture("4-train")
     page.get_by_role("button", name="Start training").click()
     expect(page.get_by_role("button", name="Cancel training")).to_be_visible()

@@ -83,7 +83,7 @@ def all_figures_are_there(report: dict[str, Any]) -> None:
 
 
 def test_a_killed_trainers_job_finishes_once(client: openai.OpenAI, stack: Stack) -> None:
-    job = train(client, user="killed", count=12, epochs=6)
+    job = train(client, user="killed", count=12, epochs=4)
     wait_for(client, job.id, state="running", step=2)
     pid = stack.pid("trainer")
     for process in [*processes.descendants(pid), pid]:

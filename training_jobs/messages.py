@@ -365,9 +365,17 @@ class StateReply(Message):
     state: JobState
 
 
+#: Jobs in one message, at most.
+MOST_TOGETHER = 64
+
+
 class WorkerHello(Message):
-    """Presence, every PRESENCE_SECONDS: the dispatcher sends work only where someone is alive."""
+    """Presence, every PRESENCE_SECONDS: the dispatcher sends work only where someone is alive.
+
+    `together`: so many small jobs it wants in one message.
+    """
 
     bases: list[str]
     device: str
     busy: bool
+    together: Annotated[int, Field(ge=1, le=MOST_TOGETHER)] = 1

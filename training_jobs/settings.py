@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import AnyHttpUrl, DirectoryPath, Field, SecretStr, field_validator
 
 from adapters_store.settings import Environment, read_settings
+from training_jobs.messages import MOST_TOGETHER
 
 
 class Settings(Environment):
@@ -28,6 +29,9 @@ class Settings(Environment):
     #: Asked to stop, a trainer gets so long to finish its step and leave a checkpoint; then it gives its job back as it
     #: is. What stops it has to be patient for some seconds more.
     leave_seconds: float = Field(default=25.0, ge=0)
+    #: Small jobs of one base and recipe that are trained in one batch at most. Unset: 16 on a GPU, and 1 on a CPU,
+    #: where all would wait for the last one and the whole is hardly faster (docs/benchmarks.md).
+    together: int | None = Field(default=None, ge=1, le=MOST_TOGETHER)
 
     @field_validator("broker_url")
     @classmethod

@@ -7,6 +7,7 @@ decoder computes, so what differs from training alone is rounding.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from math import ceil
 from typing import TypeVar
@@ -59,8 +60,11 @@ class TrainingsTogether:
         self.each(Training.begin)
         self.each(Training.stop_if_asked)
         while self.live:
-            self.step()
-            self.score([training for training in self.live if training.epoch_unjudged], Training.judge_epoch)
+            with self.clocks_shared():
+                self.step()
+                self.score(
+                    [training for training in self.live if training.epoch_unjudged], Training.judge_epoch
+                )
             self.each(self.end_if_over)
             self.each(Training.pause)
             if threads is not None:
@@ -75,6 +79,16 @@ class TrainingsTogether:
                 act(training)
             except Exception as end:
                 self.ends[training] = end
+
+    @contextmanager
+    def clocks_shared(self) -> Iterator[None]:
+        """The time is divided by the tokens that each brought, so that nobody is charged for the others' rows."""
+        tokens = {training: sum(len(row.tokens) for row in training.batch) for training in self.live}
+        began = time.monotonic()
+        yield
+        elapsed = time.monotonic() - began
+        for training, own in tokens.items():
+            training.started += elapsed * (1 - own / sum(tokens.values()))
 
     def end_if_over(self, training: Training) -> None:
         if training.over:

@@ -5,8 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from training_jobs.app import app
-from training_jobs.client import WebApp, WebAway
-from training_jobs.errors import JobFault
+from training_jobs.client import WebApp
 from training_jobs.messages import TASK
 from training_jobs.settings import settings
 from training_jobs.worker import WORKER, leaving, running
@@ -18,16 +17,13 @@ log = logging.getLogger(__name__)
 
 
 @app.task(name=TASK, ignore_result=True)
-def train(*, job: str, dispatch_token: str) -> None:
-    """Claim `job` with the token of this message and run it to an end that the web application knows of."""
+def train(*, jobs: dict[str, str]) -> None:
+    """Claim jobs with the tokens of this message and run them to ends that the web application knows of."""
     if leaving.is_set():
-        return  # not claimed: the dispatcher sends it again
-    try:
-        with running():
-            ended = _runner().run(job, dispatch_token=dispatch_token)
-        log.info("job %s: %s", job, ended)
-    except (WebAway, JobFault) as error:
-        log.warning("job %s was not claimed: %s", job, error)
+        return  # not claimed: the dispatcher sends them again
+    with running():
+        for job, ended in _runner().run(jobs).items():
+            log.info("job %s: %s", job, ended)
 
 
 @cache

@@ -33,6 +33,8 @@ GIVE_BACK_SECONDS = 2.0
 #: For Celery's own farewell, which takes seconds even when it is idle, hangs while the broker is away, and has nothing
 #: to say that anyone waits for.
 FAREWELL_SECONDS = 0.5
+#: Small jobs in one batch, where a step's launches cost more than its products.
+_TOGETHER_ON_GPU = 16
 
 
 class SharedFlag:
@@ -96,7 +98,9 @@ def _hellos(bases: list[str]) -> None:
     said: WorkerHello | None = None
     due, away = 0.0, False
     while True:
-        hello = WorkerHello(bases=bases, device="cuda" if has_gpu.is_set() else "cpu", busy=busy())
+        gpu = has_gpu.is_set()
+        together = settings().together or (_TOGETHER_ON_GPU if gpu else 1)
+        hello = WorkerHello(bases=bases, device="cuda" if gpu else "cpu", busy=busy(), together=together)
         if hello != said or time.monotonic() >= due:
             said, due = hello, time.monotonic() + PRESENCE_SECONDS
             try:

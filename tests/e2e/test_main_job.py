@@ -103,7 +103,7 @@ def test_a_flushed_brokers_job_finishes(client: openai.OpenAI, stack: Stack) -> 
     try:
         # The stopped trainer already waits for one message: this one, about a job that does not exist.
         with Celery(broker=stack.env["ATTUNE_BROKER_URL"], set_as_current=False) as celery:
-            nothing = {"job": uuid.uuid4().hex, "dispatch_token": "none"}
+            nothing = {"jobs": {uuid.uuid4().hex: "none"}}
             celery.send_task(TASK, kwargs=nothing, queue=queue_name(BASE))
         job = train(client, user="flushed", epochs=1)
         wait_for(client, job.id, state="dispatched", timeout=30)

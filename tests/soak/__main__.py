@@ -1,4 +1,4 @@
-"""python -m tests.soak [--kills 50] [--seed 1]: kills, checks, and the figures of docs/reliability.md."""
+"""python -m tests.soak [--kills 50] [--seed 1] [--together 3]: kills, checks, and figures for docs/reliability.md."""
 
 import argparse
 import statistics
@@ -17,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1, help="what is killed, in which order and when")
+    parser.add_argument("--together", type=int, default=1, help="so many jobs are trained in one batch")
     asked = parser.parse_args()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -29,7 +30,7 @@ def main() -> int:
                 f"{time.strftime('%H:%M:%S')} killed {kill.kind} at {', '.join(kill.states)}"
             )
 
-        outcome = soak(kills=asked.kills, seed=asked.seed, told=told)
+        outcome = soak(kills=asked.kills, seed=asked.seed, told=told, together=asked.together)
     print(report(outcome, seed=asked.seed))
     for problem in outcome.problems:
         print(f"PROBLEM: {problem}", file=sys.stderr)

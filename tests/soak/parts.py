@@ -65,8 +65,8 @@ class Parts:
 
 
 @contextmanager
-def parts() -> Iterator[Parts]:
-    """Started on a folder of its own, and gone with it."""
+def parts(*, together: int) -> Iterator[Parts]:
+    """Started on a folder of its own, and gone with it. The trainer takes so many jobs `together`."""
     # As root, PostgreSQL runs as nobody and has to reach its files.
     folder = Path(tempfile.mkdtemp(prefix="attune-soak-"))
     folder.chmod(0o755)
@@ -82,6 +82,7 @@ def parts() -> Iterator[Parts]:
                 "ATTUNE_MODELS_DIR": str(folder / "models"),
                 "ATTUNE_ENGINE_URL": engine.url,
                 "TMPDIR": str(temporary),
+                "ATTUNE_TOGETHER": str(together),
                 **_PACE,
             }
             with stack.start(parts=_PARTS, home=folder, env=env) as running:

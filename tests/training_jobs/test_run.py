@@ -7,8 +7,6 @@ import threading
 import pytest
 import torch
 
-from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
-from adapters_store.weights import adapter_read
 from tests.training_jobs.tiny import tiny_folder
 from tests.training_jobs.web_double import DISPATCH, JOB, WORKER, WebDouble
 from training_jobs import lease
@@ -70,28 +68,17 @@ def run(web, bases, tmp_path):
             leave_seconds=60,
             pace=Pace(steps=2, seconds=0),
         )
-        ended = runner.run(JOB, dispatch_token=dispatch_token)
+        ended = runner.run({JOB: dispatch_token})
         client.close()
         assert list(tmp_path.iterdir()) == []
-        return ended
+        return ended[JOB]
 
     return run
 
 
-def uploaded(web: WebDouble, folder) -> Manifest:
-    """The adapter as the web application would read it: from the objects that `complete` names."""
-    folder.mkdir()
-    (complete,) = web.of(m.Complete)
-    (folder / MANIFEST_FILE).write_bytes(web.objects[complete.manifest.sha256])
-    for name, file in manifest_load((folder / MANIFEST_FILE).read_bytes()).files.items():
-        (folder / name).write_bytes(web.objects[file.sha256])
-    manifest, _ = adapter_read(folder)
-    return manifest
-
-
 def test_a_job_completes(web, run, bases, tmp_path_factory):
     assert run() == "completed"
-    manifest = uploaded(web, tmp_path_factory.mktemp("read") / "a")
+    manifest = web.adapter(tmp_path_factory.mktemp("read") / "a")
     assert (manifest.base.digest, manifest.method, manifest.position) == (
         bases[1].digest,
         "direft",
@@ -193,13 +180,13 @@ def test_the_other_methods_complete(web, run, bases, tmp_path_factory, method, p
     recipe = m.Recipe(method=method, position=position, rank=2)
     web.offer(base=bases[1], recipe=recipe, hyperparameters=HYPERPARAMETERS, rows=rows())
     assert run() == "completed"
-    manifest = uploaded(web, tmp_path_factory.mktemp("read") / "a")
+    manifest = web.adapter(tmp_path_factory.mktemp("read") / "a")
     assert (manifest.method, manifest.position, manifest.rank) == (method, position, 2)
 
 
 def test_a_released_job_goes_on_from_its_checkpoint_to_the_same_adapter(web, run, bases, tmp_path_factory):
     run()
-    whole = uploaded(web, tmp_path_factory.mktemp("read") / "whole")
+    whole = web.adapter(tmp_path_factory.mktemp("read") / "whole")
     web.said.clear()
     web.offer(base=bases[1], recipe=RECIPE, hyperparameters=HYPERPARAMETERS, rows=rows())
     web.checkpoint = None
@@ -220,7 +207,7 @@ def test_a_released_job_goes_on_from_its_checkpoint_to_the_same_adapter(web, run
     assert web.of(m.Complete)[0].epoch == web.epoch == 3
     steps_again = [e.metrics["step"] for e in web.events if e.metrics and "train_loss" in e.metrics]
     assert steps_again == list(range(1, 13))
-    assert uploaded(web, tmp_path_factory.mktemp("read") / "resumed").digest == whole.digest
+    assert web.adapter(tmp_path_factory.mktemp("read") / "resumed").digest == whole.digest
 
 
 @pytest.mark.parametrize("state", ["cancelled", "paused"])
@@ -325,7 +312,7 @@ def test_an_unknown_fault_is_told_without_its_text_and_may_be_tried_again(web, r
     def broken(*args, **kwargs):
         raise RuntimeError("with a user's secret in it")
 
-    monkeypatch.setattr("training_jobs.run.examples_read", broken)
+    monkeypatch.setattr("training_jobs.claimed_job.examples_read", broken)
     assert run() == "failed"
     (fail,) = web.of(m.Fail)
     assert (fail.code, fail.retry) == ("trainer_error", True)

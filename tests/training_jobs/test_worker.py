@@ -94,7 +94,7 @@ class Trainer:
             rows=[json.dumps({"id": str(index), **row}) for index in range(20)],
         )
         with Celery(broker=self.valkey.url, set_as_current=False) as sender:
-            kwargs = {"job": JOB, "dispatch_token": DISPATCH}
+            kwargs = {"jobs": {JOB: DISPATCH}}
             sender.send_task(m.TASK, kwargs=kwargs, queue=m.queue_name("tiny"), ignore_result=True)
 
     def step(self) -> int:

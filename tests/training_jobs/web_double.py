@@ -1,6 +1,7 @@
 """A web application and an object store in this process: the trainer's side of the protocol over real HTTP.
 
-It keeps one job, checks every message against training_jobs.messages, and lets a test say what happens when.
+It keeps one job, and `others` by their ids; it checks every message against training_jobs.messages, and lets a test
+say what happens when.
 """
 
 import base64
@@ -9,8 +10,11 @@ import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+from adapters_store.manifest import MANIFEST_FILE, Manifest, manifest_load
+from adapters_store.weights import adapter_read
 from training_jobs import messages as m
 
 DISPATCH, JOB, WORKER = "dispatch-token", "a" * 32, "b" * 32
@@ -19,7 +23,9 @@ DISPATCH, JOB, WORKER = "dispatch-token", "a" * 32, "b" * 32
 class WebDouble:
     """`objects`: bytes by sha256. `said`: every message of the trainer. `on(message)` may return a status to refuse."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str = JOB) -> None:
+        self.job = job
+        self.others: dict[str, WebDouble] = {}
         self.objects: dict[str, bytes] = {}
         self.said: list[m.Message] = []
         self.state: m.JobState = "dispatched"
@@ -59,6 +65,16 @@ class WebDouble:
     def of(self, kind: type[m.Message]) -> list[Any]:
         return [message for message in self.said if isinstance(message, kind)]
 
+    def adapter(self, folder: Path) -> Manifest:
+        """As the web application would read it: from the objects that `complete` names."""
+        folder.mkdir()
+        (complete,) = self.of(m.Complete)
+        (folder / MANIFEST_FILE).write_bytes(self.objects[complete.manifest.sha256])
+        for name, file in manifest_load((folder / MANIFEST_FILE).read_bytes()).files.items():
+            (folder / name).write_bytes(self.objects[file.sha256])
+        manifest, _ = adapter_read(folder)
+        return manifest
+
     @property
     def events(self) -> list[m.Event]:
         return [event for beat in self.of(m.Heartbeat) for event in beat.events]
@@ -75,7 +91,7 @@ class WebDouble:
         refused = self.on(message)
         if refused is not None:
             return refused, {"error": {"code": "test", "message": "told to"}}
-        if token != f"token-{self.epoch}" or message.epoch != self.epoch:
+        if token != f"token-{self.job}-{self.epoch}" or message.epoch != self.epoch:
             return 410, {"error": {"code": "fenced", "message": "not yours"}}
         return self._answer(message)
 
@@ -105,9 +121,9 @@ class WebDouble:
             url = self.object_url(self.objects[self.checkpoint.sha256])
             resume = m.CheckpointDownload(**self.checkpoint.model_dump(), url=url)
         return 200, m.JobSpec(
-            job=JOB,
+            job=self.job,
             epoch=self.epoch,
-            token=f"token-{self.epoch}",
+            token=f"token-{self.job}-{self.epoch}",
             checkpoint=resume,
             **self.spec,
         )
@@ -118,7 +134,8 @@ class WebDouble:
 
             def do_POST(self) -> None:
                 token = self.headers["Authorization"].removeprefix("Bearer ")
-                status, answer = double.answer(self.path.rsplit("/", 1)[1], token, self._body())
+                _, whose, verb = self.path.rsplit("/", 2)
+                status, answer = double.others.get(whose, double).answer(verb, token, self._body())
                 body = answer.model_dump_json() if isinstance(answer, m.Message) else json.dumps(answer)
                 self._reply(status, body.encode())
 

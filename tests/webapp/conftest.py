@@ -4,6 +4,7 @@ Clients are told `verify=False`, which says nothing here, where all is plain HTT
 certificates for each of them, and that takes longer than most tests.
 """
 
+import os
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+import redis
 import uvicorn
 
 from tests.webapp.company import Company, company_create
@@ -112,3 +114,10 @@ def row() -> Callable[..., dict[str, Any]]:
         return {"messages": turns, **more}
 
     return make
+
+
+@pytest.fixture
+def queue(stores: object) -> redis.Redis:
+    client = redis.Redis.from_url(os.environ["ATTUNE_BROKER_URL"])
+    client.flushall()
+    return client

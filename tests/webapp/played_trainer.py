@@ -38,9 +38,11 @@ class PlayedTrainer:
         self.id = uuid.uuid4().hex
         self.spec: JobSpec | None = None
 
-    def hello(self, *, busy: bool = False, bases: tuple[str, ...] = ("tiny",)) -> httpx.Response:
+    def hello(
+        self, *, busy: bool = False, bases: tuple[str, ...] = ("tiny",), together: int = 1
+    ) -> httpx.Response:
         token = settings().trainer_token.get_secret_value()
-        body = {"bases": list(bases), "device": "cpu", "busy": busy}
+        body = {"bases": list(bases), "device": "cpu", "busy": busy, "together": together}
         return self._post(f"/internal/workers/{self.id}", token, body)
 
     def claim(self, job: str, dispatch_token: str) -> httpx.Response:

@@ -71,7 +71,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule()
     def dispatch(self) -> None:
-        token = job_dispatch(job=self.job.id)
+        token = job_dispatch(job=self.job.id, dispatch=uuid.uuid4())
         if token is not None:
             self.messages.append(token)
 

@@ -1,5 +1,6 @@
 """The table of the job protocol, played over HTTP by a trainer, with time moved in the database."""
 
+import uuid
 from datetime import timedelta
 
 import httpx
@@ -49,7 +50,7 @@ def running(company: Company, web: httpx.Client, **fields: object) -> tuple[Job,
 
 
 def claim(job: Job, trainer: PlayedTrainer) -> str:
-    token = job_dispatch(job=job.id)
+    token = job_dispatch(job=job.id, dispatch=uuid.uuid4())
     assert token is not None
     assert trainer.claim(job.id.hex, token).status_code == 200
     return token
@@ -134,7 +135,7 @@ def test_versions_count_up_and_the_newest_is_active(
 def test_claim_again_gets_the_same_epoch(company: Company, web: httpx.Client) -> None:
     job, trainer = running(company, web)
     job = queued(company)
-    token = job_dispatch(job=job.id)
+    token = job_dispatch(job=job.id, dispatch=uuid.uuid4())
     first = trainer.claim(job.id.hex, token).json()
     again = trainer.claim(job.id.hex, token).json()
     assert (first["epoch"], first["token"]) == (again["epoch"], again["token"]) == (1, again["token"])
@@ -200,14 +201,14 @@ def test_failing(company: Company, web: httpx.Client) -> None:
 
 def test_an_unclaimed_message_is_sent_again(company: Company, web: httpx.Client) -> None:
     job = queued(company)
-    stale = job_dispatch(job=job.id)
+    stale = job_dispatch(job=job.id, dispatch=uuid.uuid4())
     assert dispatch_lapse() == 0
     Job.objects.filter(id=job.id).update(dispatched_at=Now() - timedelta(seconds=61))
     assert dispatch_lapse() == 1
     assert state(job) == "queued"
     trainer = PlayedTrainer(web)
     assert is_fenced(trainer.claim(job.id.hex, stale)), "before it is sent again"
-    fresh = job_dispatch(job=job.id)
+    fresh = job_dispatch(job=job.id, dispatch=uuid.uuid4())
     assert is_fenced(trainer.claim(job.id.hex, stale)), "the stale message arrives late"
     assert trainer.claim(job.id.hex, fresh).status_code == 200
 

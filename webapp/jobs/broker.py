@@ -21,14 +21,14 @@ def _celery() -> Celery:
     return app
 
 
-def send_train(*, job: str, base: str, dispatch_token: str) -> None:
-    """Put one message on the queue of a base model: the job's id and a token, never data. Raises Unavailable."""
+def send_train(*, jobs: dict[str, str], base: str) -> None:
+    """Put one message on the queue of a base model: ids of jobs and their tokens, never data. Raises Unavailable."""
     try:
         _celery().send_task(
             TASK,
-            kwargs={"job": job, "dispatch_token": dispatch_token},
-            # Celery writes it into a header that monitors show: it is not to hold the token.
-            kwargsrepr=repr({"job": job}),
+            kwargs={"jobs": jobs},
+            # Celery writes it into a header that monitors show: it is not to hold the tokens.
+            kwargsrepr=repr({"jobs": [*jobs]}),
             queue=queue_name(base),
             retry=False,
         )

@@ -76,7 +76,7 @@ class _Queue:
                 f"Your plan trains {most} at a time. This one starts when another of yours has ended.",
                 position,
             )
-        if position is not None and position <= sum(base in each for each in self.idle):
+        if position is not None and position <= sum(base in each.bases for each in self.idle):
             return Delay("starting", "A trainer is free, and starts in a moment.", position)
         return Delay(
             "trainers_busy", "All trainers are busy. The job starts by itself in its turn.", position

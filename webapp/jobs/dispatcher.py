@@ -1,21 +1,24 @@
 """Which job goes next: the one that fairness (fairness.py) gives the next turn, of those that a trainer is free for."""
 
 import uuid
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
 from django.db import transaction
+from django.db.models import QuerySet
 
 from webapp.config.database import advisory_lock
 from webapp.config.faults import Unavailable
 from webapp.jobs.broker import send_train
 from webapp.jobs.fairness import Turn, choose
 from webapp.jobs.lifecycle import dispatch_undo, job_dispatch
-from webapp.jobs.models import Job, State
+from webapp.jobs.models import Job, Outbox, State
 from webapp.jobs.prepare import job_prepare
+from webapp.jobs.together import fit_together
 from webapp.jobs.turns import clock, lines_of, slot_for_each, turn_charge, turns_settle, waiting
 from webapp.jobs.waiting import due, job_wait
-from webapp.jobs.workers import idle_workers
+from webapp.jobs.workers import Idle, idle_workers
 
 _log = structlog.get_logger("attune.dispatch")
 _BATCH = 20
@@ -43,49 +46,85 @@ def dispatch_all() -> int:
 
     Raises Unavailable when the broker takes none; the jobs are queued again.
     """
-    chosen = _choose()
-    for sent, (job, base, token) in enumerate(chosen):
+    messages = _choose()
+    for sent, message in enumerate(messages):
         try:
-            send_train(job=job.hex, base=base, dispatch_token=token)
+            send_train(jobs={job.hex: token for job, token in message.jobs.items()}, base=message.base)
         except Unavailable:
-            for unsent, _, _ in chosen[sent:]:
-                dispatch_undo(job=unsent)
+            for unsent in messages[sent:]:
+                for job in unsent.jobs:
+                    dispatch_undo(job=job)
             raise
-    return len(chosen)
+    return len(messages)
+
+
+@dataclass
+class _Message:
+    """To a trainer that takes `most` jobs at once. `jobs`: their tokens."""
+
+    base: str
+    most: int
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    jobs: dict[uuid.UUID, str] = field(default_factory=dict)
+
+    def take(self, turn: Turn, now: float) -> None:
+        """queued → dispatched, unless it was cancelled meanwhile."""
+        token = job_dispatch(job=turn.job.job, dispatch=self.id)
+        if token is not None:
+            turn_charge(turn, now)
+            self.jobs[turn.job.job] = token
 
 
 @transaction.atomic
-def _choose() -> list[tuple[uuid.UUID, str, str]]:
-    """queued → dispatched for as many as there is room for: job, base and token, to be sent once this is committed."""
+def _choose() -> list[_Message]:
+    """queued → dispatched for as many as there is room for, to be sent once this is committed."""
     # Two dispatchers that counted at the same moment would both fill the same room, and charge for it twice.
     advisory_lock("dispatch")
     turns_settle()
-    idle, chosen = idle_workers(), []
-    for base in Job.objects.filter(state=State.DISPATCHED).values_list("base__name", flat=True):
+    idle, messages = idle_workers(), []
+    on_their_way = Job.objects.filter(state=State.DISPATCHED).values_list("dispatch", "base__name")
+    for _, base in on_their_way.distinct():
         _expect(idle, base)
     enough = slot_for_each() if idle else False
-    while (found := _next(idle, enough)) is not None:
+    while (found := _next(waiting(_bases(idle)), enough)) is not None:
         turn, now = found
-        token = job_dispatch(job=turn.job.job)
-        if token is not None:
-            turn_charge(turn, now)
-            chosen.append((turn.job.job, turn.job.base, token))
-            _expect(idle, turn.job.base)
-    return chosen
+        message = _Message(turn.job.base, _expect(idle, turn.job.base))
+        message.take(turn, now)
+        messages.append(message)
+    for message in messages:
+        _fill(message)
+    return [message for message in messages if message.jobs]
 
 
-def _expect(idle: list[frozenset[str]], base: str) -> None:
-    """One trainer fewer, because a message for this base is on its way: of those that listen, the least versatile."""
-    listening = [bases for bases in idle if base in bases]
-    if listening:
-        idle.remove(min(listening, key=len))
+def _fill(message: _Message) -> None:
+    """Small jobs that nobody is free for come along with one that they can be trained together with."""
+    if message.most == 1 or not message.jobs:
+        return
+    [first] = message.jobs
+    alike = fit_together(Job.objects.select_related("base").get(id=first))
+    while len(message.jobs) < message.most and (found := _next(alike, False)) is not None:
+        message.take(*found)
 
 
-def _next(idle: list[frozenset[str]], enough: bool) -> tuple[Turn, float] | None:
-    """The next turn among the jobs whose base an idle trainer has, and the clock after it."""
-    bases = frozenset().union(*idle)
-    if not bases:
-        return None
+def _bases(idle: list[Idle]) -> frozenset[str]:
+    return frozenset[str]().union(*(worker.bases for worker in idle))
+
+
+def _expect(idle: list[Idle], base: str) -> int:
+    """One trainer fewer, because a message for this base is on its way: of those that listen, the least versatile.
+
+    How many small jobs it takes at once.
+    """
+    listening = [worker for worker in idle if base in worker.bases]
+    if not listening:
+        return 1
+    expected = min(listening, key=lambda worker: len(worker.bases))
+    idle.remove(expected)
+    return expected.together
+
+
+def _next(lines: QuerySet[Outbox], enough: bool) -> tuple[Turn, float] | None:
+    """The next turn among jobs that wait, and the clock after it."""
     # The oldest job of each tenant is enough to decide, however long one tenant's line is.
-    oldest = waiting(bases).order_by("tenant", "id").distinct("tenant").values("id")
-    return choose(lines_of(waiting(bases).filter(id__in=oldest)), clock=clock(), slot_for_each=enough)
+    oldest = lines.order_by("tenant", "id").distinct("tenant").values("id")
+    return choose(lines_of(lines.filter(id__in=oldest)), clock=clock(), slot_for_each=enough)

@@ -57,13 +57,13 @@ def job_queue(
 
 
 @transaction.atomic
-def job_dispatch(*, job: uuid.UUID) -> str | None:
-    """queued → dispatched; the token for the message, or None if the job is no longer queued."""
+def job_dispatch(*, job: uuid.UUID, dispatch: uuid.UUID) -> str | None:
+    """queued → dispatched; its token in the message `dispatch`, or None if the job is no longer queued."""
     row = job_locked(job)
     if row.state != State.QUEUED:
         return None
     token, stored = dispatch_token_new()
-    job_to(row, State.DISPATCHED, dispatch_token=stored, dispatched_at=Now())
+    job_to(row, State.DISPATCHED, dispatch_token=stored, dispatched_at=Now(), dispatch=dispatch)
     return token
 
 

@@ -64,6 +64,8 @@ class Job(models.Model):
     dispatch_token = models.CharField(max_length=64, blank=True)
     token = models.CharField(max_length=64, blank=True)
     dispatched_at = models.DateTimeField(null=True, blank=True)
+    #: The message it is in while dispatched; small jobs that are trained together share one.
+    dispatch = models.UUIDField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
     #: Set aside until then: it cannot be prepared, or its adapter not be tried, at the moment.
     wait_until = models.DateTimeField(null=True, blank=True)
@@ -166,5 +168,7 @@ class Worker(models.Model):
     id = models.UUIDField(primary_key=True)
     bases = models.JSONField(default=list)
     device = models.CharField(max_length=100)
+    #: So many small jobs it trains in one batch.
+    together = models.IntegerField(default=1)
     busy = models.BooleanField(default=False)
     last_seen = models.DateTimeField()

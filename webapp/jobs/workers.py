@@ -1,6 +1,7 @@
 """Who is there to train: trainers say hello every few seconds."""
 
 import uuid
+from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db.models import QuerySet
@@ -14,17 +15,29 @@ _GONE = timedelta(seconds=3 * PRESENCE_SECONDS + 1)
 
 
 def worker_hello(*, worker: uuid.UUID, hello: WorkerHello) -> None:
-    said = {"bases": hello.bases, "device": hello.device[:100], "busy": hello.busy, "last_seen": Now()}
-    Worker.objects.update_or_create(id=worker, defaults=said)
+    said = {
+        "bases": hello.bases,
+        "device": hello.device[:100],
+        "busy": hello.busy,
+        "together": hello.together,
+    }
+    Worker.objects.update_or_create(id=worker, defaults={**said, "last_seen": Now()})
 
 
 def workers_alive() -> QuerySet[Worker]:
     return Worker.objects.filter(last_seen__gt=Now() - _GONE)
 
 
-def idle_workers() -> list[frozenset[str]]:
-    """The living trainers that have nothing to do: of each, the base models that it can train."""
-    return [frozenset(worker.bases) for worker in workers_alive().filter(busy=False)]
+@dataclass(frozen=True)
+class Idle:
+    """A living trainer that has nothing to do: the base models that it can train, and how many small jobs at once."""
+
+    bases: frozenset[str]
+    together: int
+
+
+def idle_workers() -> list[Idle]:
+    return [Idle(frozenset(worker.bases), worker.together) for worker in workers_alive().filter(busy=False)]
 
 
 def workers_forget() -> None:

@@ -51,9 +51,10 @@ class FileObject(BaseModel):
     expires_at: int | None = None
     status_details: str | None = None
     #: Attune's own: {rows, good, bad, examples, error, code, problems [{line, field, reason, fix}], notes, facts,
-    #: duplicates {rows, listed [{id, line, same_as}]}, sensitive [{kind, count, trained, rows, listed [{id, line}]}],
-    #: masked, and for people's chats speakers [{name, messages}], me; for an assistant's voice}. Lists leave
-    #: `problems`, `sensitive` and `duplicates` out; /v1/files/{id}/report has every bad row.
+    #: duplicates {rows, listed [{id, line, same_as}]}, languages {code: conversations}, sensitive [{kind, count,
+    #: trained, rows, listed [{id, line}]}], masked, and for people's chats speakers [{name, messages}], me; for an
+    #: assistant's voice}. Lists leave `problems`, `sensitive` and `duplicates` out; /v1/files/{id}/report has every
+    #: bad row.
     report: dict[str, Any]
     format: str
 

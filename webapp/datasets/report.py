@@ -6,6 +6,7 @@ from typing import Any
 
 from webapp.datasets.duplicates import Duplicates
 from webapp.datasets.findings import Findings
+from webapp.datasets.languages import Languages, language_name
 from webapp.datasets.masking import Sensitive
 from webapp.datasets.upload import Asked
 
@@ -32,6 +33,7 @@ class Report:
     findings: Findings = field(default_factory=Findings)
     duplicates: Duplicates = field(default_factory=Duplicates)
     sensitive: Sensitive = field(default_factory=Sensitive)
+    languages: Languages = field(default_factory=Languages)
 
     def as_json(self) -> dict[str, Any]:
         """How the report is stored and shown. What does not apply to the format is left out."""
@@ -47,6 +49,7 @@ class Report:
             "facts": self.findings.facts,
             "duplicates": {"rows": self.duplicates.count, "listed": self.duplicates.listed},
             "sensitive": self.sensitive.as_json(),
+            "languages": self.languages.as_json(),
             "masked": self.asked.mask,
         }
         if self.findings.voice:
@@ -72,6 +75,9 @@ class Report:
                 else f"{told}: a model may say to others what it has learned. Take them out, or let them be replaced "
                 "by placeholders (mask)."
             )
+        if languages := self.languages.as_json():
+            told = ", ".join(f"{language_name(code)} ({count})" for code, count in languages.items())
+            notes.append(f"What is learned is in {told}, by the conversations whose language could be told.")
         if 0 < self.examples < 10:
             notes.append(
                 f"Only {self.examples} examples: expect a change of style, and hardly any facts. 50 do better."

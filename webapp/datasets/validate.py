@@ -97,6 +97,7 @@ def _keep(result: Validated, talk: Conversation) -> None:
     report.examples += talk.examples
     report.notes.update(talk.notes)
     report.duplicates.look(talk)
+    report.languages.look(talk)
     report.sensitive.look(talk, mask=report.asked.mask)
     kept: dict[str, Any] = {
         "id": talk.id,

@@ -4,6 +4,7 @@ Each function is one transition of the table in ARCHITECTURE.md ("The job protoc
 """
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
@@ -39,10 +40,12 @@ def job_queue(
     conversations_sha256: str,
     conversations_size: int,
     held_out: dict[str, Any],
-    message: str,
-    level: str,
+    told: Iterable[tuple[str, str]],
 ) -> None:
-    """validating → queued: what is trained on is ready. `message` says what it is judged by (`held_out`)."""
+    """validating → queued: what is trained on is ready, and what it is judged by (`held_out`).
+
+    `told`: level and sentence of what its owner should know of the files.
+    """
     row = job_locked(job)
     if row.state == State.VALIDATING:
         job_to(
@@ -52,7 +55,8 @@ def job_queue(
             conversations_size=conversations_size,
             held_out=held_out,
         )
-        event_add(job=row, message=message, level=level)
+        for level, message in told:
+            event_add(job=row, message=message, level=level)
         event_add(job=row, message="Files validated; waiting for a trainer.")
 
 

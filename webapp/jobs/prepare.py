@@ -13,6 +13,7 @@ from adapters_store.s3 import object_key
 from training_jobs.messages import HELD_OUT_FEWEST
 from webapp.datasets.fingerprint import fingerprint
 from webapp.datasets.held_out import held_out_choose
+from webapp.datasets.languages import lacking, language_name
 from webapp.datasets.storage import objects_put, storage_away, store
 from webapp.datasets.validate import HashedFile
 from webapp.jobs.lifecycle import job_fail_validation, job_queue
@@ -38,7 +39,7 @@ class Judged:
 
 def job_prepare(*, job: uuid.UUID) -> None:
     """Idempotent. Raises Unavailable while storage is away; bytes that are gone for good fail the job."""
-    row = Job.objects.select_related("tenant", "training_file", "validation_file").get(id=job)
+    row = Job.objects.select_related("tenant", "training_file", "validation_file", "base").get(id=job)
     if row.state != State.VALIDATING:
         return
     with closing(HashedFile()) as merged:
@@ -71,8 +72,9 @@ def _prepare(row: Job, merged: HashedFile) -> None:
     if judged.conversations:
         objects_put(tenant=row.tenant.storage_id, parts=[merged])
         ready = {"conversations_sha256": merged.sha256, "conversations_size": merged.size}
-    level, message = _told(judged, row)
-    job_queue(job=row.id, **ready, held_out=asdict(judged), message=message, level=level)
+    job_queue(
+        job=row.id, **ready, held_out=asdict(judged), told=[_told(judged, row), *_language_warnings(row)]
+    )
 
 
 def _merge(row: Job, merged: HashedFile) -> Judged:
@@ -118,7 +120,7 @@ def _write(merged: HashedFile, talk: dict[str, Any], judged: Judged) -> None:
 
 
 def _told(judged: Judged, row: Job) -> tuple[str, str]:
-    """Level and sentence for the job's history."""
+    """Level and sentence for the job's history: what it is judged by."""
     held = f"{judged.conversations:,} of {row.training_file.conversations_count:,} conversations"
     answers = f"{judged.examples:,} answer{'' if judged.examples == 1 else 's'} to judge by"
     match judged.by:
@@ -144,6 +146,20 @@ def _told(judged: Judged, row: Job) -> tuple[str, str]:
     return "info", (
         f"Nothing is held out ({why}), so the job will have no held-out loss. Name a validation_file for one."
     )
+
+
+def _language_warnings(row: Job) -> Iterator[tuple[str, str]]:
+    """Without a language's name: who manages the company sees a job's history, and not what people write."""
+    if lacking(row.training_file.report.get("languages", {}), row.base.languages):
+        known = ", ".join(map(language_name, row.base.languages))
+        yield (
+            "warn",
+            (
+                f"Some of the conversations are in a language that {row.base.name} was not made for (its model card says: "
+                f"{known}). The adapter can learn a style, and hardly a language: choose a base model that knows it, or "
+                "leave those conversations out. The file's report has the languages."
+            ),
+        )
 
 
 def _said(talk: dict[str, Any]) -> int:

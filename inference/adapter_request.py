@@ -17,19 +17,25 @@ def adapter_request(llm: "LLM", folder: str | Path, *, adapter_id: int) -> "LoRA
 
     Raises AdapterError: adapter_not_found, adapter_corrupt, adapter_wrong_base, adapter_rank_too_high.
     """
+    return request_for(folder, base_of(llm), adapter_id=adapter_id)
+
+
+def request_for(folder: str | Path, base: ServedBase, *, adapter_id: int) -> "LoRARequest":
+    """As `adapter_request`, for an engine that is not there yet."""
     from vllm.lora.request import LoRARequest
 
     manifest = manifest_read(Path(folder))
-    check_servable(manifest, base_of(llm))
+    check_servable(manifest, base)
     return LoRARequest(manifest.name, adapter_id, str(Path(folder).resolve()))
 
 
 def base_of(llm: "LLM") -> ServedBase:
-    """What an engine in Python serves; reading the weights takes a while the first time."""
+    """What an engine in Python serves."""
     config = llm.llm_engine.vllm_config
-    return _base(config.model_config.model, config.lora_config.max_lora_rank)
+    return base_to_serve(config.model_config.model, config.lora_config.max_lora_rank)
 
 
 @cache
-def _base(model: str, max_rank: int) -> ServedBase:
+def base_to_serve(model: str, max_rank: int) -> ServedBase:
+    """What an engine of this model and rank is going to serve; reading the weights takes a while the first time."""
     return served_base(model_folder(model), max_rank=max_rank)

@@ -49,6 +49,7 @@ from training_jobs.messages import (
     auto_epochs,
     held_out_count,
 )
+from training_jobs.preview import preview
 from training_jobs.training import Pace
 
 #: Nobody resumes a command: no checkpoint is written.
@@ -163,6 +164,11 @@ def train(arguments: argparse.Namespace) -> None:
     """Raises JobFault."""
     folder: Path = arguments.base
     base = base_load(folder, Base(name=folder.name, digest=base_digest_of(folder)))
+    if arguments.preview:
+        for path in arguments.data:
+            examples, _, _ = _read(base, path, arguments)
+            print(*preview(examples, base.tokenizer), sep="\n")
+        return
     out: Path = arguments.out
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".attune-train-", dir=out.parent) as scratch:
@@ -344,6 +350,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         type=float,
         default=HELD_OUT_SHARE,
         help=f"share of conversations to judge by ({HELD_OUT_SHARE}), if there are at least {HELD_OUT_FEWEST}",
+    )
+    parser.add_argument(
+        "--preview", action="store_true", help="show which tokens would be learned, and train nothing"
     )
     arguments = parser.parse_args(argv)
     for path in arguments.data:

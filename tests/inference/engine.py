@@ -1,10 +1,12 @@
 """One vLLM engine in this process, made as cramped as possible, and the questions that tests put to it."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.inference.adapters import random_adapter
 from tests.inference.reference import Adapter
 
 #: Tokens of a KV block; CPUs want multiples of 32.
@@ -24,22 +26,27 @@ class Engine:
     """Greedy answers by vLLM, with slots for 2 adapters, memory for 6, 64 tokens a step and 28 KV blocks."""
 
     def __init__(self, base: Path, **options: Any) -> None:
-        from inference.engine_args import preft_engine_args
+        from inference.build import build_vllm
 
-        args = preft_engine_args(gpu_slots=2, cpu_slots=6, max_rank=16, block_size=BLOCK)
-        from vllm import LLM
-
-        self.llm = LLM(
-            str(base),
+        self._folder = tempfile.TemporaryDirectory()
+        self.first = random_adapter(
+            Path(self._folder.name) / "first", base=base, method="lora", position="prefill", seed=99, rank=4
+        )
+        self.llm, self.first_request = build_vllm(
+            base,
+            self.first.folder,
+            gpu_slots=2,
+            cpu_slots=6,
+            max_rank=16,
+            block_size=BLOCK,
             max_model_len=512,
             max_num_seqs=12,
             max_num_batched_tokens=64,
             num_gpu_blocks_override=28,
             disable_log_stats=False,
-            **args,
             **options,
         )
-        self._ids: dict[str, int] = {}
+        self._ids: dict[str, int] = {self.first.name: self.first_request.lora_int_id}
 
     @property
     def core(self) -> Any:

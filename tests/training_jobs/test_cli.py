@@ -1,12 +1,14 @@
 """attune-train: a file of conversations and a base model's folder in, an adapter's folder out."""
 
+import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from adapters_store.weights import adapter_read
-from tests.training_jobs.tiny import tiny_folder
+from tests.training_jobs.tiny import tiny_folder, tiny_tokenizer
 from training_jobs.cli import conversations, main
 
 
@@ -51,6 +53,20 @@ def test_a_file_becomes_an_adapter_that_loads(tmp_path, base, capsys):
     assert manifest.name in said.out
     assert "loss=" in said.err, "a bar shows how far it is"
     assert [path.name for path in out.parent.iterdir()] == ["mine"], "no scratch is left"
+
+
+def test_a_preview_shows_which_tokens_would_be_learned_and_trains_nothing(tmp_path, base, capsys):
+    out = run(tmp_path, base, [row(number) for number in range(20)], "--preview")
+    said = capsys.readouterr().out
+    assert not out.exists()
+    assert "18 answers to learn from: " in said
+    assert "2 answers to judge by: " in said
+    tokenizer = tiny_tokenizer()
+    learned = next(line for line in said.splitlines() if line.startswith("    '"))
+    tokens = [ast.literal_eval(token) for token in re.findall(r"'(?:[^'\\\\]|\\\\.)*'", learned)]
+    assert "".join(tokens).startswith("Aye, ")
+    assert tokens[-1] == tokenizer.eos_token, "where to stop is learned, too"
+    assert said.count("Answer ") == 3
 
 
 @pytest.mark.slow

@@ -150,16 +150,17 @@ def _told(judged: Judged, row: Job) -> tuple[str, str]:
 
 def _language_warnings(row: Job) -> Iterator[tuple[str, str]]:
     """Without a language's name: who manages the company sees a job's history, and not what people write."""
-    if lacking(row.training_file.report.get("languages", {}), row.base.languages):
-        known = ", ".join(map(language_name, row.base.languages))
-        yield (
-            "warn",
-            (
-                f"Some of the conversations are in a language that {row.base.name} was not made for (its model card says: "
-                f"{known}). The adapter can learn a style, and hardly a language: choose a base model that knows it, or "
-                "leave those conversations out. The file's report has the languages."
-            ),
-        )
+    if not lacking(row.training_file.report.get("languages", {}), row.base.languages):
+        return
+    known = ", ".join(map(language_name, row.base.languages))
+    yield (
+        "warn",
+        (
+            f"Some of the conversations are in a language that {row.base.name} was not made for (its model card says: "
+            f"{known}). The adapter can learn a style, and hardly a language: choose a base model that knows it, or "
+            "leave those conversations out. The file's report has the languages."
+        ),
+    )
 
 
 def _said(talk: dict[str, Any]) -> int:

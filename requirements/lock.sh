@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 absent=(torch torchvision torchaudio torchcodec triton llm llm-llama-cpp llama-cpp-python
-        click-default-group condense-json diskcache pip puremagic python-ulid sqlite-fts4 sqlite-utils tabulate)
+        click-default-group condense-json diskcache pip puremagic python-ulid sqlite-fts4 sqlite-utils
+        rouge-score absl-py defusedxml nltk sqlitedict word2number scikit-learn joblib narwhals scipy threadpoolctl)
 
 lock() { # lock FILE UV-OPTIONS...
   local file=requirements/$1
@@ -19,7 +20,7 @@ lock() { # lock FILE UV-OPTIONS...
   fi
 }
 
-lock cpu.lock --extra web --extra train --extra serve-cpu --extra local --extra dev "$@"
+lock cpu.lock --extra web --extra train --extra eval --extra serve-cpu --extra local --extra dev "$@"
 lock web.lock --extra web --constraint requirements/cpu.lock "$@"
 lock trainer.lock --extra train --constraint requirements/cpu.lock "$@"
 lock engine-cpu.lock --extra serve-cpu --constraint requirements/cpu.lock "$@"

@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import DynamicCache
 
 from training_jobs.attach.prompt_mask import generating, mask_of_generate
-from training_jobs.attach.routing import MASK
+from training_jobs.attach.routing import MASK, prefill_only
 from training_jobs.batches import collate
 from training_jobs.examples import Example, Examples
 from training_jobs.messages import PROBE_PROMPTS, PROBE_TOKENS, Continuation, Probe, Question
@@ -55,8 +55,7 @@ def _said(
 
     A row that a prefill-only adapter leaves alone is the base model's, so both are one batch, of half the passes.
     """
-    # All-position LoRA has a configuration of PEFT's own.
-    if getattr(model.active_peft_config, "position", "all") == "prefill":
+    if prefill_only(model):
         adapted = torch.arange(2 * len(prompts), device=model.device) >= len(prompts)
         said = _greedy(model, [*prompts, *prompts], count, pad=pad, adapted=adapted)
         return said[: len(prompts)], said[len(prompts) :]

@@ -79,6 +79,11 @@ class PrefillRouting(BaseTuner):
         return super()._unload_and_optionally_merge(merge=False, **kwargs)
 
 
+def prefill_only(model: nn.Module) -> bool:
+    """Whether the active adapter acts on the prompt alone. All-position LoRA has PEFT's own configuration."""
+    return getattr(getattr(model, "active_peft_config", None), "position", "all") == "prefill"
+
+
 def layer_routes(model: nn.Module, slot: "LayerSlot") -> list[RemovableHandle]:
     """Hooks on every decoder layer that put what it is told into `slot` while it runs.
 

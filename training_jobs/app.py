@@ -1,4 +1,4 @@
-"""The Celery app. Messages carry a job's id and a token, never data; results are told to the web application.
+"""The Celery app. Messages carry ids of jobs and their tokens, never data; results are told to the web application.
 
 Start it with `python -m training_jobs`, or `celery -A training_jobs.app worker -Q train.<base> -c 1`.
 """

@@ -31,7 +31,7 @@ RELEASE_SECONDS = 10.0
 class ClaimedJob:
     """`ended` is how it ended, in a word for the log: completed, failed, released, paused, fenced or untold.
 
-    Every way out is told to the web application, but for a job that is no longer this worker's. `base`, `examples` and
+    Every way out is told to the web application, but for a job that is no longer this worker's. `examples` and
     `checkpoint` are there once it is prepared.
     """
 
@@ -42,7 +42,6 @@ class ClaimedJob:
     folder: Path
     bases: WarmBase
     ended: str | None = None
-    base: LoadedBase = field(init=False)
     examples: Examples = field(init=False)
     checkpoint: Path | None = None
 
@@ -56,16 +55,17 @@ class ClaimedJob:
             except Fenced:
                 raise
             except JobFault as fault:
-                log.warning("job failed: %s", fault.code)
+                log.warning("job %s failed: %s", self.spec.job, fault.code)
                 self.ended = self._fail(fault)
             except Exception as error:
-                log.exception("job failed by an unexpected error")
+                log.exception("job %s failed by an unexpected error", self.spec.job)
                 self.bases.forget()
                 self.ended = self._fail(_unexpected(error))
         except Fenced:
             self.ended = "fenced"
-        except PassingFault as fault:
-            log.warning("nobody could be told: %s", fault)  # the lease lapses, and the job goes on elsewhere
+        except JobFault as fault:
+            # The lease lapses, and the job goes on elsewhere.
+            log.warning("job %s: its end could not be told: %s", self.spec.job, fault)
             self.ended = "untold"
 
     def prepare(self) -> None:
@@ -74,9 +74,13 @@ class ClaimedJob:
         if self.spec.checkpoint is not None:
             self.checkpoint = self.storage.download(self.spec.checkpoint, self.folder / "resume.safetensors")
         self._check()
-        self.base = self.bases.get(self.spec.base)
         self.examples = self._examples(self.base, lines)
         self._check()
+
+    @property
+    def base(self) -> LoadedBase:
+        """Loaded anew if an unexpected error of another job may have left it other than it was."""
+        return self.bases.get(self.spec.base)
 
     def publish(self, outcome: Outcome) -> None:
         """Upload the adapter's files and complete the job. Its checkpoints have no purpose any more."""
@@ -147,7 +151,7 @@ class ClaimedJob:
 
 
 @contextmanager
-def job_held(
+def holding(
     spec: JobSpec, *, web: WebApp, bases: WarmBase, work_dir: Path, leaving: Flag, leave_seconds: float
 ) -> Iterator[ClaimedJob]:
     """Its lease is kept alive, and it has a folder."""

@@ -116,7 +116,11 @@ class Examples:
         """What there is to train on and to judge by, as a sentence."""
         trained, held_out = self.count
         kind = "assistant messages" if self.rows_each == 1 else "preference pairs"
-        return f"Training on {trained} {kind} ({self.train.target_tokens} tokens), judging by {held_out} held-out ones."
+        learned = self.train.target_tokens
+        return (
+            f"Training on {trained:,} {kind} ({learned:,} tokens, after prompts of "
+            f"{self.train.tokens - learned:,}), judging by {held_out:,} held-out ones."
+        )
 
     def leave_out(self, row: str, reason: Reason, *, turns: int = 1) -> None:
         left = self.left_out.setdefault(reason, LeftOut())

@@ -37,6 +37,8 @@ class PreftLM(HFLM):
         rows = [self._row(context, continuation) for _, context, continuation in requests]
         longest_first = sorted(range(len(rows)), key=lambda index: -len(rows[index].tokens))
         size = override_bs or self.batch_size
+        if not isinstance(size, int):
+            raise ValueError("Give batch_size as a number: PreftLM does not find one by itself.")
         found = [(0.0, False)] * len(rows)
         with tqdm(total=len(rows), disable=disable_tqdm, desc="Scoring continuations") as bar:
             for start in range(0, len(rows), size):
@@ -57,7 +59,7 @@ class PreftLM(HFLM):
         return super().loglikelihood_rolling(requests, disable_tqdm)
 
     def _row(self, context: list[int], continuation: list[int]) -> Example:
-        """Cut at its beginning to what the model takes, as lm-eval does."""
+        """Cut at its beginning to what the model takes."""
         tokens = [*context, *continuation][-self.max_length :]
         return Example(np.array(tokens, dtype=np.int32), len(tokens) - len(continuation))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from training_jobs.adapter_train import Outcome, adapter_train
 from training_jobs.adapters_train import Wish, adapters_train, check_together
 from training_jobs.base_models import WarmBase
-from training_jobs.claimed_job import ClaimedJob, job_held
+from training_jobs.claimed_job import ClaimedJob, holding
 from training_jobs.client import WebApp, WebAway
 from training_jobs.errors import Fenced, JobFault, UserFault
 from training_jobs.lease import Flag
@@ -36,18 +36,22 @@ class JobRunner:
     def run(self, jobs: Mapping[str, str]) -> dict[str, str]:
         """Claim and run jobs, of each of which there is the dispatch token; how each ended (ClaimedJob.ended).
 
-        Those that could not be claimed because nobody answered are left out: the dispatcher sends them again.
+        Those whose claims are refused, or not answered, are left out: the dispatcher sends them again.
         """
         ended = {}
         with ExitStack() as stack:
             held = {}
             for job, token in jobs.items():
+                if self.leaving.is_set():
+                    break
                 try:
                     held[job] = stack.enter_context(self._claimed(job, token))
                 except Fenced:
                     ended[job] = "fenced"
-                except (WebAway, JobFault) as error:
-                    log.warning("job %s was not claimed: %s", job, error)
+                except JobFault as refusal:
+                    log.warning("job %s was not claimed: %s", job, refusal)
+                except WebAway as error:
+                    log.warning("job %s and those after it were not claimed: %s", job, error)
                     break
             self._train(list(held.values()))
             ended |= {job: str(claimed.ended) for job, claimed in held.items()}
@@ -56,7 +60,7 @@ class JobRunner:
     def _claimed(self, job: str, token: str) -> AbstractContextManager[ClaimedJob]:
         """Raises Fenced, JobFault or WebAway."""
         spec = self.web.claim(job, dispatch_token=token, claim=Claim(worker=self.worker))
-        return job_held(
+        return holding(
             spec,
             web=self.web,
             bases=self.bases,
@@ -70,8 +74,8 @@ class JobRunner:
         for job in jobs:
             job.attempt(job.prepare)
         ready = [job for job in jobs if job.ended is None]
-        if _fit_together(ready):
-            for job, end in zip(ready, self._together(ready), strict=True):
+        if _alike(ready) and (ends := self._together(ready)) is not None:
+            for job, end in zip(ready, ends, strict=True):
                 job.attempt(partial(_conclude, job, end))
         else:
             for job in ready:
@@ -92,34 +96,36 @@ class JobRunner:
             )
         )
 
-    def _together(self, jobs: Sequence[ClaimedJob]) -> Sequence[Outcome | Exception]:
-        for job in jobs:
-            job.lease.event(
-                "It is trained in one batch with other small jobs, and learns what it would alone."
-            )
-        wishes = [Wish(job.examples, job.folder, job.spec.hyperparameters, job.lease) for job in jobs]
+    def _together(self, jobs: Sequence[ClaimedJob]) -> Sequence[Outcome | Exception] | None:
+        """What becomes of each; None if this base or recipe cannot be trained so."""
+        recipe = jobs[0].spec.recipe
         try:
-            return adapters_train(
-                jobs[0].base, wishes, recipe=jobs[0].spec.recipe, pace=self.pace, with_probe=True
-            )
+            base = jobs[0].base
+            try:
+                check_together(base, recipe)
+            except UserFault:
+                return None
+            for job in jobs:
+                job.lease.event(
+                    "It is trained in one batch with other small jobs, and learns what it would alone."
+                )
+            wishes = [Wish(job.examples, job.folder, job.spec.hyperparameters, job.lease) for job in jobs]
+            return adapters_train(base, wishes, recipe=recipe, pace=self.pace, with_probe=True)
         except Exception as error:
             return [error] * len(jobs)
 
 
-def _fit_together(jobs: Sequence[ClaimedJob]) -> bool:
+def _alike(jobs: Sequence[ClaimedJob]) -> bool:
     """Several, of one base and one recipe, that begin at their first step."""
     if len(jobs) < 2:
         return False
     first = jobs[0].spec
-    alike = all((job.spec.base, job.spec.recipe) == (first.base, first.recipe) for job in jobs)
-    new = all(job.checkpoint is None and job.spec.hyperparameters.type == "supervised" for job in jobs)
-    if not (alike and new):
-        return False
-    try:
-        check_together(jobs[0].base, first.recipe)
-    except UserFault:
-        return False
-    return True
+    return all(
+        (job.spec.base, job.spec.recipe) == (first.base, first.recipe)
+        and job.checkpoint is None
+        and job.spec.hyperparameters.type == "supervised"
+        for job in jobs
+    )
 
 
 def _conclude(job: ClaimedJob, end: Outcome | Exception) -> None:

@@ -6,7 +6,7 @@ decoder computes, so what differs from training alone is rounding.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from math import ceil
@@ -60,11 +60,11 @@ class TrainingsTogether:
         self.each(Training.begin)
         self.each(Training.stop_if_asked)
         while self.live:
-            with self.clocks_shared():
+            with self.time_of({training: _tokens(training.batch) for training in self.live}):
                 self.step()
-                self.score(
-                    [training for training in self.live if training.epoch_unjudged], Training.judge_epoch
-                )
+            ended = [training for training in self.live if training.epoch_unjudged]
+            with self.time_of({training: _tokens(training.held_out) for training in ended}):
+                self.score(ended, Training.judge_epoch)
             self.each(self.end_if_over)
             self.each(Training.pause)
             if threads is not None:
@@ -75,23 +75,26 @@ class TrainingsTogether:
     def each(self, act: Callable[[Training], None]) -> None:
         """Do something to every training that has not ended; what it raises is the end of that one alone."""
         for training in self.live:
-            try:
-                act(training)
-            except Exception as end:
-                self.ends[training] = end
+            with self.time_of({training: 1}):
+                try:
+                    act(training)
+                except Exception as end:
+                    self.ends[training] = end
 
     @contextmanager
-    def clocks_shared(self) -> Iterator[None]:
-        """The time is divided by the tokens that each brought, so that nobody is charged for the others' rows."""
-        tokens = {training: sum(len(row.tokens) for row in training.batch) for training in self.live}
-        began = time.monotonic()
+    def time_of(self, tokens: Mapping[Training, int]) -> Iterator[None]:
+        """Clocks share the time by the tokens that each brings, so that nobody is charged for the others' rows."""
+        began, live = time.monotonic(), self.live
         yield
         elapsed = time.monotonic() - began
-        for training, own in tokens.items():
-            training.started += elapsed * (1 - own / sum(tokens.values()))
+        for training in live:
+            training.started += elapsed * (1 - tokens.get(training, 0) / max(1, sum(tokens.values())))
 
     def end_if_over(self, training: Training) -> None:
+        """With a checkpoint if others go on: whoever is interrupted before they end has lost nothing."""
         if training.over:
+            if len(self.live) > 1:
+                training.save()
             self.ends[training] = training.keep_best(time.monotonic() - training.started)
 
     def plan(self, *, most: int | None) -> None:
@@ -115,10 +118,8 @@ class TrainingsTogether:
             scored_row=max(need.scored_row for need in needs),
         )
         parts = parts_that_fit(need, memory, batch_size=self.rows, scored_at_once=self.rows)
-        if parts > 1 and memory is not None:
-            needed, free = need.of(trained=self.rows, scored=self.rows), memory.free
-            self.each(lambda training: training.watcher.parted(parts, needed=needed, free=free))
-            self.rows = ceil(self.rows / parts)
+        # Told to nobody: the figures are of everybody's rows.
+        self.rows = ceil(self.rows / parts)
 
     def step(self) -> None:
         """One optimiser step of everybody."""
@@ -212,6 +213,10 @@ class TrainingsTogether:
                 "Training ran out of memory with a single row at a time. Split long conversations: an example has "
                 f"{longest[out]} tokens.",
             )
+
+
+def _tokens(rows: Sequence[Example]) -> int:
+    return sum(len(row.tokens) for row in rows)
 
 
 def cut(rows: Sequence[T], most: int) -> Iterator[Sequence[T]]:

@@ -119,6 +119,7 @@ class Training:
             weight_decay=0.0,
         )
         self.progress = Progress()
+        self.started = time.monotonic()
         self.on_gpu = next(self.model.parameters()).is_cuda
 
     def resume(self, checkpoint: Path) -> None:

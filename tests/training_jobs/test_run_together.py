@@ -136,14 +136,38 @@ def test_its_losses_and_its_gain_are_those_of_training_alone(jobs, train, bases)
         )
 
 
-def test_nobody_is_charged_for_the_time_of_the_others(jobs, train):
-    train(*IDS)
-    seconds = [completion(job).report.train_seconds for job in jobs]
-    assert max(seconds) < 0.6 * sum(seconds), "three alike: a third each"
+def test_an_end_that_is_refused_costs_the_others_nothing(jobs, train):
+    jobs[0].on = lambda message: 422 if isinstance(message, (m.Complete, m.Fail)) else None
+    assert train(*IDS) == {IDS[0]: "untold", IDS[1]: "completed", IDS[2]: "completed"}
+
+
+def test_a_refused_claim_costs_the_others_nothing(jobs, train, batches):
+    jobs[0].claims = 403
+    assert train(*IDS) == {IDS[1]: "completed", IDS[2]: "completed"}
+    assert batches == [2]
+
+
+def test_who_has_finished_and_waits_for_the_others_has_a_checkpoint(jobs, train, bases):
+    """So that a pause then costs nothing: the job is at its last step."""
+    jobs[1].offer(
+        base=bases[1],
+        recipe=RECIPE,
+        hyperparameters=hyperparameters(1).model_copy(update={"n_epochs": 40}),
+        rows=rows("secret1"),
+    )
+
+    def paused(message):
+        if isinstance(message, m.Heartbeat) and message.step == 12 and not jobs[0].of(m.Release):
+            jobs[0].state = "paused"
+
+    jobs[0].on = paused
+    assert train(*IDS[:2]) == {IDS[0]: "paused", IDS[1]: "completed"}
+    (release,) = jobs[0].of(m.Release)
+    assert release.checkpoint.step == 12
 
 
 def test_what_happens_to_one_is_its_own(jobs, train, batches):
-    """Cancelled, taken by another, without a row to learn from: the rest goes on."""
+    """Cancelled in the middle, or without a row to learn from: the rest goes on."""
 
     def cancelled(message):
         if isinstance(message, m.Heartbeat) and message.step >= 3:
@@ -155,6 +179,7 @@ def test_what_happens_to_one_is_its_own(jobs, train, batches):
         url=jobs[1].object_url(b'{"id": "7", "messages": [{"role": "user", "content": "alone"}]}'),
     )
     assert train(*IDS) == {IDS[0]: "fenced", IDS[1]: "failed", IDS[2]: "completed"}
+    assert batches == [3]
     assert [fail.code for fail in jobs[1].of(m.Fail)] == ["nothing_to_train"]
     assert not jobs[0].of(m.Complete) + jobs[0].of(m.Fail) + jobs[0].of(m.Release)
 

@@ -33,6 +33,8 @@ class WebDouble:
         self.checkpoint: m.Checkpoint | None = None
         self.on: Callable[[m.Message], int | None] = lambda message: None
         self.spec: dict[str, Any] = {}
+        #: A status that refuses the claim.
+        self.claims: int | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -113,6 +115,8 @@ class WebDouble:
         return 200, m.StateReply(state=self.state)
 
     def _claim(self, token: str, claim: m.Claim) -> tuple[int, m.Message | dict[str, Any]]:
+        if self.claims is not None:
+            return self.claims, {"error": {"code": "test", "message": "told to"}}
         if token != DISPATCH or self.state not in ("dispatched", "queued"):
             return 410, {"error": {"code": "fenced", "message": "not yours"}}
         self.state, self.epoch = "running", self.epoch + 1

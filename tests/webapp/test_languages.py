@@ -21,6 +21,7 @@ SAID = {
     "pl": "Mieszkam w małym domku nad morzem i codziennie rano chodzę na spacer.",
     "tr": "Denize yakın küçük bir evde yaşıyorum ve her sabah yürüyüşe çıkıyorum.",
     "ru": "Я живу в маленьком доме у моря и каждое утро хожу гулять.",
+    "zh": "我住在海边的一座小房子里，每天早上都出去散步一个小时。",
     "ja": "私は海の近くの小さな家に住んでいて、毎朝散歩に行きます。",
 }
 
@@ -63,6 +64,10 @@ def test_what_is_too_short_or_no_language_tells_nothing() -> None:
     assert languages(rows) == {}
 
 
+def test_norwegian_is_one_language() -> None:
+    assert lacking({"nb": 3, "nn": 2}, ["no"]) == []
+
+
 def test_the_report_says_it_in_words() -> None:
     result = validate(jsonl(talks(*["de"] * 3, "en", "en")))
     result.close()
@@ -76,6 +81,7 @@ def test_the_report_says_it_in_words() -> None:
         (["de", "en"], []),
         (["en-US", "DE"], []),
         (["multilingual"], []),
+        (["eng"], []),
         ([], []),
     ],
 )
@@ -93,5 +99,5 @@ def test_a_job_on_a_base_that_lacks_it_is_warned(company: Company, known: list[s
     prepare_all()
     assert Job.objects.get(id=job.id).state == State.QUEUED
     warnings = [event.message for event in JobEvent.objects.filter(job=job, level="warn")]
-    assert [("its model card says: English" in warning) for warning in warnings] == [True] * warned
+    assert [("Its model card says: English." in warning) for warning in warnings] == [True] * warned
     assert "German" not in " ".join(warnings), "the company sees a job's history, and not what people write"

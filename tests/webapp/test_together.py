@@ -13,7 +13,7 @@ from tests.webapp.company import Company, pair
 from tests.webapp.played_trainer import PlayedTrainer
 from training_jobs.messages import Checkpoint
 from webapp.config.faults import Unavailable
-from webapp.jobs import dispatcher
+from webapp.jobs import dispatcher, turns
 from webapp.jobs.create import Wishes
 from webapp.jobs.dispatcher import dispatch_all, prepare_all
 from webapp.jobs.models import Job, Share, State
@@ -59,11 +59,35 @@ def test_no_more_than_the_trainer_wants(company: Company, web: httpx.Client, que
 
 
 def test_a_free_trainer_of_its_own_is_better(company: Company, web: httpx.Client, queue: redis.Redis) -> None:
-    jobs_of(company, 3)
+    jobs_of(company, 5)
     for _ in range(2):
         PlayedTrainer(web).hello(together=16)
     assert dispatch_all() == 2
-    assert sorted(len(message) for message in messages(queue)) == [1, 2]
+    assert sorted(len(message) for message in messages(queue)) == [2, 3], "and the rest is shared out"
+
+
+def test_a_message_is_for_whichever_trainer_takes_it(
+    company: Company, web: httpx.Client, queue: redis.Redis
+) -> None:
+    jobs_of(company, 4)
+    PlayedTrainer(web).hello(together=16)
+    PlayedTrainer(web).hello(together=1)
+    assert dispatch_all() == 2
+    assert sorted(len(message) for message in messages(queue)) == [1, 1], "it may be the one with a CPU"
+
+
+def test_a_ride_takes_nobody_elses_turn(
+    company: Company, other_company: Company, web: httpx.Client, queue: redis.Redis
+) -> None:
+    """The virtual clock stands still, or who waits for a turn of its own would lose its place to who rides along."""
+    Share.objects.create(tenant=company.tenant, served=5_000, clock=100)
+    mine, theirs = jobs_of(company, 1), jobs_of(other_company, 1)
+    PlayedTrainer(web).hello(together=16)
+    dispatch_all()
+    [message] = messages(queue)
+    assert [*message] == [*theirs, *mine]
+    assert turns.clock() == 100
+    assert Share.objects.get(tenant=company.tenant).served > 5_000, "and it is charged for"
 
 
 def test_a_message_of_several_is_for_one_trainer(
@@ -103,6 +127,8 @@ def test_a_plans_cap_holds(
         pytest.param({"recipe": {"method": "lora", "position": "prefill", "rank": 8}}, id="another-recipe"),
         pytest.param({"base": "another"}, id="another-base"),
         pytest.param({"examples": 201}, id="large"),
+        pytest.param({"epochs": 11}, id="long"),
+        pytest.param({"validation": True}, id="with-a-file-to-judge-by"),
         pytest.param({"pairs": True}, id="preference-pairs"),
     ],
 )
@@ -124,6 +150,10 @@ def test_what_does_not_fit_goes_alone(
             files[odd].save()
         case {"pairs": _}:
             pass
+        case {"epochs": count}:
+            row.update(hyperparameters=made[odd].hyperparameters | {"n_epochs": count})
+        case {"validation": _}:
+            row.update(validation_file=company.file())
         case _:
             row.update(**change)
     PlayedTrainer(web).hello(bases=("tiny", "other-base"), together=16)

@@ -16,6 +16,8 @@ _FEWEST_LETTERS = 20
 _SURE = 0.8
 #: Of the conversations that could be told, for a language to count: below it is quotations, and errors.
 _SHARE = 0.1
+#: One language under three codes.
+_NORWEGIAN = {"no", "nb", "nn"}
 
 
 class Languages:
@@ -44,6 +46,8 @@ class Languages:
 
 def language_name(code: str) -> str:
     """In English; the code itself for a language that Django has no name for."""
+    if code == "zh":  # Django has its two scripts
+        return "Chinese"
     try:
         return str(get_language_info(code)["name"])
     except KeyError:
@@ -51,10 +55,15 @@ def language_name(code: str) -> str:
 
 
 def lacking(languages: dict[str, int], known: list[str]) -> list[str]:
-    """Of a file's `languages`, the codes that a base model does not know by its card (`known`; empty: nobody said)."""
+    """Of a file's `languages`, the codes that a base model does not know by its card (`known`).
+
+    None where the card says nothing, or not in codes of two letters.
+    """
     codes = {code.lower().partition("-")[0] for code in known}
-    if not codes or "multilingual" in codes:
+    if not codes or any(len(code) != 2 for code in codes):
         return []
+    if codes & _NORWEGIAN:
+        codes |= _NORWEGIAN
     return [code for code in languages if code not in codes]
 
 

@@ -82,45 +82,53 @@ def _choose() -> list[_Message]:
     advisory_lock("dispatch")
     turns_settle()
     idle, messages = idle_workers(), []
-    on_their_way = Job.objects.filter(state=State.DISPATCHED).values_list("dispatch", "base__name")
-    for _, base in on_their_way.distinct():
+    for base in _bases_of_messages():
         _expect(idle, base)
-    enough = slot_for_each() if idle else False
+    enough, free = slot_for_each() if idle else False, [*idle]
     while (found := _next(waiting(_bases(idle)), enough)) is not None:
         turn, now = found
-        message = _Message(turn.job.base, _expect(idle, turn.job.base))
+        # Whichever of the free trainers is the quickest takes it.
+        most = min(worker.together for worker in free if turn.job.base in worker.bases)
+        message = _Message(turn.job.base, most)
+        _expect(idle, turn.job.base)
         message.take(turn, now)
         messages.append(message)
-    for message in messages:
-        _fill(message)
-    return [message for message in messages if message.jobs]
+    messages = [message for message in messages if message.jobs]
+    # One more each, so that they are of one size.
+    while sum(_take_along(message) for message in messages):
+        pass
+    return messages
 
 
-def _fill(message: _Message) -> None:
-    """Small jobs that nobody is free for come along with one that they can be trained together with."""
-    if message.most == 1 or not message.jobs:
-        return
-    [first] = message.jobs
-    alike = fit_together(Job.objects.select_related("base").get(id=first))
-    while len(message.jobs) < message.most and (found := _next(alike, False)) is not None:
-        message.take(*found)
+def _take_along(message: _Message) -> bool:
+    """A small job that nobody is free for comes along with one that it can be trained together with."""
+    if len(message.jobs) == message.most:
+        return False
+    alike = fit_together(Job.objects.select_related("base").get(id=next(iter(message.jobs))))
+    found = _next(alike, False)
+    if found is None:
+        return False
+    # The clock stands still: others wait for their own turns, and this one takes nobody's.
+    message.take(found[0], clock())
+    return True
+
+
+def _bases_of_messages() -> list[str]:
+    """Of each message that no trainer has begun to claim."""
+    begun = Job.objects.filter(state=State.RUNNING, dispatch__isnull=False).values("dispatch")
+    sent = Job.objects.filter(state=State.DISPATCHED).exclude(dispatch__in=begun)
+    return [base for _, base in sent.values_list("dispatch", "base__name").distinct()]
 
 
 def _bases(idle: list[Idle]) -> frozenset[str]:
     return frozenset[str]().union(*(worker.bases for worker in idle))
 
 
-def _expect(idle: list[Idle], base: str) -> int:
-    """One trainer fewer, because a message for this base is on its way: of those that listen, the least versatile.
-
-    How many small jobs it takes at once.
-    """
+def _expect(idle: list[Idle], base: str) -> None:
+    """One trainer fewer, because a message for this base is on its way: of those that listen, the least versatile."""
     listening = [worker for worker in idle if base in worker.bases]
-    if not listening:
-        return 1
-    expected = min(listening, key=lambda worker: len(worker.bases))
-    idle.remove(expected)
-    return expected.together
+    if listening:
+        idle.remove(min(listening, key=lambda worker: len(worker.bases)))
 
 
 def _next(lines: QuerySet[Outbox], enough: bool) -> tuple[Turn, float] | None:

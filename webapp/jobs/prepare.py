@@ -150,17 +150,14 @@ def _told(judged: Judged, row: Job) -> tuple[str, str]:
 
 def _language_warnings(row: Job) -> Iterator[tuple[str, str]]:
     """Without a language's name: who manages the company sees a job's history, and not what people write."""
-    if not lacking(row.training_file.report.get("languages", {}), row.base.languages):
-        return
-    known = ", ".join(map(language_name, row.base.languages))
-    yield (
-        "warn",
-        (
-            f"Some of the conversations are in a language that {row.base.name} was not made for (its model card says: "
-            f"{known}). The adapter can learn a style, and hardly a language: choose a base model that knows it, or "
-            "leave those conversations out. The file's report has the languages."
-        ),
-    )
+    if lacking(row.training_file.report.get("languages", {}), row.base.languages):
+        said = ", ".join(map(language_name, row.base.languages))
+        warning = (
+            f"Some of the conversations are in a language that {row.base.name} was not made for. The adapter can learn "
+            "a style, and hardly a language: choose a base model that knows it, or leave those conversations out (the "
+            f"file's report has the languages). Its model card says: {said}."
+        )
+        yield "warn", warning
 
 
 def _said(talk: dict[str, Any]) -> int:

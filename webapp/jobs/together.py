@@ -9,8 +9,9 @@ from django.db.models import Q, QuerySet
 from webapp.jobs.models import Job, Outbox
 from webapp.jobs.turns import waiting
 
-#: Assistant turns of its training file: the steps of larger jobs fill a GPU without others.
-MOST_EXAMPLES = 200
+#: Assistant turns of its training file, and passes over them: the steps of larger jobs fill a GPU without others, and
+#: nobody is done before the longest is.
+MOST_EXAMPLES, MOST_EPOCHS = 200, 10
 
 
 def fit_together(job: Job) -> QuerySet[Outbox]:
@@ -23,6 +24,8 @@ def _suits(*, prefix: str) -> Q:
     suits = {
         "recipe__position": "prefill",
         "training_file__examples_count__lte": MOST_EXAMPLES,
+        "validation_file": None,
+        "hyperparameters__n_epochs__lte": MOST_EPOCHS,
         "failed_attempts": 0,
         "checkpoint__isnull": True,
     }

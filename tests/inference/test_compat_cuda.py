@@ -123,6 +123,7 @@ ALL = [(True, True)] * SLOTS
 mappings = st.lists(st.integers(NONE, SLOTS - 1), min_size=1, max_size=TOKENS)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(mappings, st.integers(0, 5), st.integers(0, TOKENS))
 def test_the_stream_gets_each_tokens_own_formula(wrapper, slots, seed, padding):
@@ -194,6 +195,7 @@ def test_graphs_find_everything_where_they_were_captured(wrapper):
     assert addresses() == before
 
 
+@pytest.mark.slow
 def test_a_compiled_graph_holds_the_site_as_one_operation(wrapper):
     place(wrapper, [0, NONE, 2], ALL)
     weights = Weights(3)

@@ -121,6 +121,7 @@ def _scheduler(kind, *, blocks, budget, slots, at_once):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Scheduler", "AsyncScheduler"])
 def test_more_adapters_run_than_there_are_slots(kind):
     bench = Bench(kind)

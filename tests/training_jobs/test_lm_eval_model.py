@@ -2,29 +2,32 @@
 
 import json
 
-import lm_eval
 import pytest
 import torch
-from lm_eval.api.instance import Instance
-from lm_eval.api.task import ConfigurableTask
-from lm_eval.models.huggingface import HFLM
 from transformers import DynamicCache
 
 from tests.training_jobs.adapters import RECIPES, disturbed, name
 from tests.training_jobs.tiny import tiny_model, tiny_tokenizer
 from training_jobs.attach.prompt_mask import PromptEndUnknown, generating
-from training_jobs.lm_eval_model import PreftLM
 
+# Imported where it is used: lm-eval takes ten seconds, and whoever runs other tests collects these.
 pytestmark = pytest.mark.slow
 
 PAIRS = [("Where do you live?", " By the sea."), ("Hi", " yo"), ("", "Nothing before it."), ("ab " * 40, "c")]
 
 
-def lm(model, kind=PreftLM) -> HFLM:
+def lm(model, *, ours: bool = True):
+    from lm_eval.models.huggingface import HFLM
+
+    from training_jobs.lm_eval_model import PreftLM
+
+    kind = PreftLM if ours else HFLM
     return kind(pretrained=model, tokenizer=tiny_tokenizer(), batch_size=3, max_length=200)
 
 
-def asked(kind: str, *arguments: tuple) -> list[Instance]:
+def asked(kind: str, *arguments: tuple) -> list:
+    from lm_eval.api.instance import Instance
+
     return [Instance(kind, {}, each, number) for number, each in enumerate(arguments)]
 
 
@@ -80,7 +83,7 @@ def test_what_is_longer_than_the_model_is_cut_at_its_beginning():
 
 def test_lm_evals_own_class_raises_instead_of_adapting_the_wrong_tokens():
     with pytest.raises(PromptEndUnknown):
-        lm(disturbed(tiny_model(), RECIPES[2]), HFLM).loglikelihood(asked("loglikelihood", *PAIRS))
+        lm(disturbed(tiny_model(), RECIPES[2]), ours=False).loglikelihood(asked("loglikelihood", *PAIRS))
 
 
 def test_a_text_without_a_context_has_no_prompt():
@@ -89,12 +92,15 @@ def test_a_text_without_a_context_has_no_prompt():
         lm(disturbed(tiny_model(), RECIPES[0])).loglikelihood_rolling(rolling)
     everywhere = disturbed(tiny_model(), RECIPES[1])
     assert lm(everywhere).loglikelihood_rolling(rolling, disable_tqdm=True) == pytest.approx(
-        lm(everywhere, HFLM).loglikelihood_rolling(rolling, disable_tqdm=True)
+        lm(everywhere, ours=False).loglikelihood_rolling(rolling, disable_tqdm=True)
     )
 
 
 def test_a_whole_task(tmp_path):
     """Multiple choice, by lm-eval's own evaluation: right is what the adapter finds likelier."""
+    import lm_eval
+    from lm_eval.api.task import ConfigurableTask
+
     model = disturbed(tiny_model(), RECIPES[0])
     ours = lm(model)
     choices = [" yes", " no"]

@@ -43,6 +43,7 @@ def test_a_job_reaches_a_trainer(company: Company, web: httpx.Client, queue: red
     assert dispatch_all() == 0, "the claim says that it is busy, before its next hello does"
 
 
+@pytest.mark.slow
 def test_only_as_many_as_there_is_room_for(company: Company, web: httpx.Client, queue: redis.Redis) -> None:
     for _ in range(4):
         company.job()
@@ -86,6 +87,7 @@ def test_the_versatile_trainer_is_left_for_others(
     assert dispatch_all() == 2
 
 
+@pytest.mark.slow
 def test_dispatchers_share_the_room(company: Company, web: httpx.Client, queue: redis.Redis) -> None:
     for _ in range(4):
         company.job()
@@ -155,6 +157,7 @@ def test_a_broker_that_is_away(company: Company, web: httpx.Client, monkeypatch:
     assert Job.objects.get(id=job.id).state == "queued"
 
 
+@pytest.mark.slow
 def test_dispatchers_side_by_side(company: Company, web: httpx.Client, queue: redis.Redis) -> None:
     """Two processes at the same moment send each job once."""
     jobs = [company.job() for _ in range(4)]

@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +129,7 @@ def test_where_there_are_trainers_enough_each_tenant_has_one_before_another_has_
         fleet.end_one()
 
 
+@pytest.mark.slow
 @everything
 @given(st.lists(weights, min_size=2, max_size=5), st.integers(1, 8), st.data())
 def test_whoever_waits_has_work_done_in_proportion_to_their_weights(

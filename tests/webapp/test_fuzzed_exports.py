@@ -13,6 +13,8 @@ from tests.webapp.test_chat_exports import EVERY, ME, SAID, USERS, discord, mess
 from tests.webapp.test_formats import ALPACA, CHAT, PROSE, SHAREGPT
 from tests.webapp.uploads import check, rows, zipped
 
+pytestmark = pytest.mark.slow
+
 ODD = st.sampled_from(
     [None, True, -1, 0, 1e300, 10**17, "", " ", "\x00", "\ud83d", "1e999", "nan", [], {}, [[]], ["x"]]
 )

@@ -87,6 +87,7 @@ def finished(company: Company, web: httpx.Client, engine: PlayedEngine) -> Adapt
     return Adapter.objects.get(job=job)
 
 
+@pytest.mark.slow
 def test_a_deleted_adapter_goes(company: Company, web: httpx.Client, played_engine: PlayedEngine) -> None:
     adapter = finished(company, web, played_engine)
     sweep()
@@ -130,6 +131,7 @@ def test_the_engine_forgets_a_deleted_adapter(
     assert not Forgetting.objects.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancel", "refuse"])
 def test_the_engine_forgets_what_it_only_tried(
     company: Company, web: httpx.Client, played_engine: PlayedEngine, how: str

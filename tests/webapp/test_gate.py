@@ -74,6 +74,7 @@ def test_all_figures_are_on_the_job(company: Company, web: httpx.Client, played_
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["adapter_disagrees", "adapter_without_effect"])
 def test_what_does_not_pass_is_kept_and_answers_nobody(
     company: Company, web: httpx.Client, played_engine: PlayedEngine, why: str
@@ -124,6 +125,7 @@ def test_what_cannot_be_judged_is_made_active_with_a_warning(
     assert warned(job) == ["too_little_held_out"]
 
 
+@pytest.mark.slow
 def test_the_words_are_gone_with_the_job(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:
@@ -157,6 +159,7 @@ def test_an_answer_that_cannot_be_compared_is_a_failed_trial(
     assert "cannot be compared" in job.events.last().message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [b"{}", b"[", b'{"questions": [{"prompt": ["my secret"]}]}', None])
 def test_a_probe_that_cannot_be_read(company: Company, web: httpx.Client, bad: bytes | None) -> None:
     job, trainer = running(company, web)

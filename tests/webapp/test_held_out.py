@@ -168,6 +168,7 @@ class TestJob:
         messages = JobEvent.objects.filter(job=job).values_list("message", flat=True)
         assert any("the last ones of the longest chat" in message for message in messages)
 
+    @pytest.mark.slow
     def test_the_share_is_the_callers(
         self, company: Company, web: httpx.Client, openai_client: MakeClient
     ) -> None:

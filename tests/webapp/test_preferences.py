@@ -127,6 +127,7 @@ class TestRows:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 class TestJobs:
     def test_from_the_upload_to_the_report(

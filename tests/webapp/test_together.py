@@ -117,6 +117,7 @@ def test_a_plans_cap_holds(
     ), "each is charged for"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["first", "second"])
 @pytest.mark.parametrize(
     "change",

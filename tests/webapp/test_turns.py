@@ -51,6 +51,7 @@ def turns(web: httpx.Client, count: int) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_one_trainer_is_shared_although_one_company_was_there_first(
     company: Company, other_company: Company, web: httpx.Client
 ) -> None:
@@ -59,6 +60,7 @@ def test_one_trainer_is_shared_although_one_company_was_there_first(
     assert turns(web, 5) == ["Acme", "Umbrella", "Acme", "Umbrella", "Acme"]
 
 
+@pytest.mark.slow
 def test_a_plan_of_more_weight_gets_more_turns(
     company: Company, other_company: Company, web: httpx.Client
 ) -> None:
@@ -68,6 +70,7 @@ def test_a_plan_of_more_weight_gets_more_turns(
     assert sorted(turns(web, 8)) == ["Acme"] * 2 + ["Umbrella"] * 6
 
 
+@pytest.mark.slow
 def test_a_long_job_costs_more_than_a_short_one(
     company: Company, other_company: Company, web: httpx.Client
 ) -> None:
@@ -76,6 +79,7 @@ def test_a_long_job_costs_more_than_a_short_one(
     assert sorted(turns(web, 5)) == ["Acme"] + ["Umbrella"] * 4
 
 
+@pytest.mark.slow
 def test_a_preference_pair_costs_as_much_as_two_answers(
     company: Company, other_company: Company, web: httpx.Client
 ) -> None:

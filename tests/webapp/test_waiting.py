@@ -84,6 +84,7 @@ def test_an_adapter_over_which_the_engine_breaks_down(
     assert "status 500" in first.error_message
 
 
+@pytest.mark.slow
 def test_an_engine_that_breaks_down_as_the_base_says_nothing_about_adapters(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:

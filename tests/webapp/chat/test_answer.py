@@ -58,6 +58,7 @@ async def test_a_reader_that_never_begins(
     await freed(engine)
 
 
+@pytest.mark.slow
 async def test_a_reader_that_wakes_up_too_late_hears_so(
     engine: FaultyEngine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,7 @@ def test_the_engine_is_away(web: httpx.Client, company: Company) -> None:
     assert only_row(503).output_tokens == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_reader_that_leaves_frees_the_engine(
     web: httpx.Client, company: Company, engine: FaultyEngine, stream: bool

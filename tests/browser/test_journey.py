@@ -66,6 +66,8 @@ def test_journey(stack: Stack, page: Page, picture: Picture, chats: Path) -> Non
 
     page.get_by_role("link", name="Chat with it").click()
     expect(page.get_by_text("Demo model", exact=False).first).to_be_visible()
+    page.get_by_text("Settings").click()
+    page.get_by_label("Longest answer, in tokens").fill("48")  # a model of so few passes may go on and on
     base = ask_both(page, "Where do you live?")
     ask_both(page, "And what do you drink in the morning?")
     own = page.locator('.reply[data-side="own"] .words').first.inner_text()

@@ -5,11 +5,15 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from inference import kernels, phase, residual
+from inference import phase, residual
+from inference.segments import NO_SLOT, NOTHING, segments_of
+
+if TYPE_CHECKING:
+    from inference.kernels import SiteSlots
 
 
 def install() -> None:
@@ -39,8 +43,8 @@ def _kernels(wrapper: Any) -> None:
     def update_metadata(self: Any, mapping: Any, lora_index_to_id: Any, *args: Any, **kwargs: Any) -> None:
         original(self, mapping, lora_index_to_id, *args, **kwargs)
         slot_of = {adapter: slot for slot, adapter in enumerate(lora_index_to_id) if adapter is not None}
-        slot_of[phase.NO_ADAPTER] = kernels.NO_SLOT
-        self.attune_segments = kernels.segments_of([slot_of[adapter] for adapter in mapping.index_mapping])
+        slot_of[phase.NO_ADAPTER] = NO_SLOT
+        self.attune_segments = segments_of([slot_of[adapter] for adapter in mapping.index_mapping])
 
     def add_lora_linear(
         self: Any,
@@ -53,8 +57,8 @@ def _kernels(wrapper: Any) -> None:
         **kwargs: Any,
     ) -> None:
         assert scale == 1.0, "vLLM folds an adapter's scale into B"
-        if self.attune_segments:
-            kernels.add_lora(y, x, lora_a_stacked[0].attune_slots, self.attune_segments)
+        if len(self.attune_segments):
+            lora_a_stacked[0].attune_slots.add(y, x, self.attune_segments)
 
     def add_residual(
         self: Any,
@@ -64,10 +68,10 @@ def _kernels(wrapper: Any) -> None:
         b: torch.Tensor,
         bias: torch.Tensor,
     ) -> None:
-        if self.attune_segments:
-            kernels.add_residual(hidden, stream, a.attune_slots, self.attune_segments)
+        if len(self.attune_segments):
+            a.attune_slots.add(hidden, hidden + stream, self.attune_segments)
 
-    wrapper.attune_segments = ()
+    wrapper.attune_segments = NOTHING
     wrapper.update_metadata = update_metadata
     wrapper.add_lora_linear = add_lora_linear
     wrapper.add_residual = add_residual
@@ -90,21 +94,21 @@ def _slots(layers: Any, manager: Any) -> None:
         return create_lora_weights
 
     def reset_lora(self: Any, index: int) -> None:
-        _slots_of(self)[index] = None
+        _slots_of(self).clear(index)
 
     def set_lora(self: Any, index: int, lora_a: Any, lora_b: Any) -> None:
         if self.tp_size > 1:
             lora_a, lora_b = self.slice_lora_a(lora_a), self.slice_lora_b(lora_b)
-        _slots_of(self)[index] = kernels.slot_weights(
+        _slots_of(self).put(
+            index,
             lora_a if isinstance(lora_a, list) else [lora_a],
             lora_b if isinstance(lora_b, list) else [lora_b],
-            [stack.shape[2] for stack in self.lora_b_stacked],
         )
 
     def set_residual(self: Any, index: int, lora_a: torch.Tensor, lora_b: torch.Tensor) -> None:
         width = self.base_layer.width
-        bias = lora_a[:, width] if lora_a.shape[1] > width else lora_a.new_zeros(lora_a.shape[0])
-        _slots_of(self)[index] = kernels.slot_weights([lora_a[:, :width]], [lora_b], [width], bias)
+        bias = lora_a[:, width] if lora_a.shape[1] > width else None
+        _slots_of(self).put(index, [lora_a[:, :width]], [lora_b], bias)
 
     for layer in layers:
         layer.create_lora_weights = shapes_alone(layer.create_lora_weights)
@@ -126,11 +130,15 @@ def _slots(layers: Any, manager: Any) -> None:
     manager._deactivate_adapter = deactivate_adapter
 
 
-def _slots_of(layer: Any) -> list[kernels.SlotWeights | None]:
+def _slots_of(layer: Any) -> "SiteSlots":
+    # Not before: numba brings llvmlite, and when vLLM replaces its own kernels at the start it looks into every module
+    # that is loaded, and stumbles over llvmlite's.
+    from inference.kernels import SiteSlots
+
     stack = layer.lora_a_stacked[0]
     if not hasattr(stack, "attune_slots"):
-        stack.attune_slots = [None] * stack.shape[0]
-    slots: list[kernels.SlotWeights | None] = stack.attune_slots
+        stack.attune_slots = SiteSlots(len(stack), [up.shape[2] for up in layer.lora_b_stacked])
+    slots: SiteSlots = stack.attune_slots
     return slots
 
 
@@ -142,7 +150,7 @@ def _bypass(layer: Any) -> None:
 
     @functools.wraps(original)
     def forward(self: Any, input_: torch.Tensor) -> Any:
-        if self.punica_wrapper.attune_segments:
+        if len(self.punica_wrapper.attune_segments):
             return original(self, input_)
         return self.base_layer(input_)
 

@@ -51,7 +51,20 @@ def _packed(manager: Any, adapter: Any) -> Any:
     """An adapter that fits, with what vLLM computes together (q, k and v) side by side."""
     check_fits(adapter, manager)
     manager._create_merged_loras_inplace(adapter)
+    if manager.device.type == "cpu":
+        _lay_out(adapter)
     return adapter
+
+
+def _lay_out(adapter: Any) -> None:
+    """B as the CPU kernel reads it, here, off a step's path: a slot then only refers to it."""
+    from inference.kernels import by_rank
+
+    for layer in adapter.loras.values():
+        if isinstance(layer.lora_b, list):
+            layer.lora_b = [None if b is None else by_rank(b) for b in layer.lora_b]
+        else:
+            layer.lora_b = by_rank(layer.lora_b)
 
 
 def bytes_of(adapter: Any) -> int:

@@ -1,100 +1,171 @@
-"""Low-rank updates on a CPU: one pass per run of tokens of one adapter, and nothing for the rest.
+"""Low-rank updates on a CPU: one call a site for all segments of a step, and nothing for the rest.
 
 Stock vLLM gathers the weights token by token, and indexes the stack with -1 for "no adapter", which is its last slot.
-Here a step's tokens are cut into segments once, and an adapter that gets a slot is laid out once, by reference: what a
-segment then costs at a site is one product down and one product up per output slice. With prompts of 17 tokens the
-calls themselves are most of that, so there are as few of them as the shapes allow.
+A product a segment through torch spends more time on calls than on numbers where prompts have 17 tokens, so the loop
+over segments is compiled, by numba, which vLLM brings. It reads each adapter where it lies in memory, by address.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
+import numba
 import numpy as np
 import torch
+from numba.core import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-#: start row, end row, slot. Rows are a step's tokens; segments are in order and never overlap.
-Segment = tuple[int, int, int]
+from inference.segments import Segments
 
-NO_SLOT = -1
+# Sums may be reordered, so that they are vectors; NaN and infinity stay what they are.
+_compiled = numba.njit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy", nogil=True)
 
-
-@dataclass(frozen=True, slots=True)
-class SlotWeights:
-    """What the adapter of one slot has at one site: only the ranks in use, and only the slices that it adapts."""
-
-    #: [in, R]: Aᵀ of all slices side by side
-    down: torch.Tensor
-    #: (columns of `down`, columns of the output, Bᵀ [r, width]) of each slice
-    ups: tuple[tuple[slice, slice, torch.Tensor], ...]
-    #: [R], added between the two products (DiReFT and LoReFT)
-    bias: torch.Tensor | None
+# Columns of SiteSlots.table.
+_DOWN, _DOWN_STRIDE, _UP, _UP_STRIDE, _RANK, _FIELDS = range(6)
 
 
-def segments_of(slots: Sequence[int]) -> list[Segment]:
-    """Runs of equal slots, neighbours merged, NO_SLOT left out. `slots` has one slot per token of the step."""
-    if not len(slots):
-        return []
-    array = np.asarray(slots)
-    starts = np.flatnonzero(np.diff(array, prepend=array[0] - 1))
-    ends = np.append(starts[1:], len(array))
-    rows = zip(starts.tolist(), ends.tolist(), array[starts].tolist(), strict=True)
-    return [(start, end, slot) for start, end, slot in rows if slot != NO_SLOT]
+class SiteSlots:
+    """What the adapters in slots have at one site, as addresses; whoever is in a slot is kept alive here.
 
-
-def slot_weights(
-    a: Sequence[torch.Tensor | None],
-    b: Sequence[torch.Tensor | None],
-    widths: Sequence[int],
-    bias: torch.Tensor | None = None,
-) -> SlotWeights | None:
-    """An adapter's matrices at one site, laid out for a step; None if it has none here.
-
-    a[j] [r, in] and b[j] [widths[j], r] of each output slice j (None: the adapter leaves this slice alone), bias [r] of
-    a site with one slice. B is taken as it is, not copied.
+    table [slots, slices, 5] int64: of A [rank, in] and Bᵀ [rank, width] of each output slice the address of its first
+    number and the numbers from one row to the next, and the rank, which is 0 where there is nothing.
+    biases [slots] int64: the address of rank numbers that are added between the two products, or 0.
     """
-    downs, ups = [], []
-    ranks = offset = 0
-    for down, up, width in zip(a, b, widths, strict=True):
-        if down is not None and up is not None:
-            rank = down.shape[0]
-            downs.append(down)
-            ups.append((slice(ranks, ranks + rank), slice(offset, offset + width), up.T))
-            ranks += rank
-        offset += width
-    if not ups:
-        return None
-    return SlotWeights((torch.cat(downs) if len(downs) > 1 else downs[0]).T, tuple(ups), bias)
+
+    def __init__(self, slots: int, widths: Sequence[int]) -> None:
+        self.table = np.zeros((slots, len(widths), _FIELDS), np.int64)
+        self.biases = np.zeros(slots, np.int64)
+        self.offsets = np.cumsum([0, *widths])
+        self._held: list[list[torch.Tensor]] = [[] for _ in range(slots)]
+
+    def clear(self, slot: int) -> None:
+        self.table[slot] = 0
+        self.biases[slot] = 0
+        self._held[slot] = []
+
+    def put(
+        self,
+        slot: int,
+        a: Sequence[torch.Tensor | None],
+        b: Sequence[torch.Tensor | None],
+        bias: torch.Tensor | None = None,
+    ) -> None:
+        """Let a slot refer to an adapter's a[j] [r, in] and b[j] [width, r] of each slice j (None: nothing there).
+
+        `bias` [r] is that of a site with one slice. Copied is only what is not float32 or not laid out by `by_rank`.
+        """
+        self.clear(slot)
+        for slice_, (down, up) in enumerate(zip(a, b, strict=True)):
+            if down is not None and up is not None:
+                down, up = _rows(down), _rows(up.T)
+                self._held[slot] += [down, up]
+                self.table[slot, slice_] = (
+                    down.data_ptr(),
+                    down.stride(0),
+                    up.data_ptr(),
+                    up.stride(0),
+                    len(down),
+                )
+        if bias is not None:
+            bias = bias.float().contiguous()
+            self._held[slot].append(bias)
+            self.biases[slot] = bias.data_ptr()
+
+    def add(self, y: torch.Tensor, x: torch.Tensor, segments: Segments) -> None:
+        """y[s:e, slice] += (x[s:e] A[slot]ᵀ + bias[slot]) B[slot]ᵀ for every segment and output slice, in place.
+
+        y [tokens, widths of all slices], x [tokens, in], of one float dtype; sums are float32.
+        """
+        sums = y.float()
+        _add(sums.numpy(), x.float().numpy(), segments, self.table, self.biases, self.offsets)
+        if sums is not y:
+            y.copy_(sums)
 
 
-def add_lora(
-    y: torch.Tensor, x: torch.Tensor, slots: Sequence[SlotWeights | None], segments: Sequence[Segment]
+def by_rank(b: torch.Tensor) -> torch.Tensor:
+    """B [out, r] with the numbers of one rank side by side in memory, as the kernel reads them."""
+    return b.T.contiguous().T
+
+
+def _rows(matrix: torch.Tensor) -> torch.Tensor:
+    matrix = matrix.float()
+    return matrix if matrix.stride(1) == 1 else matrix.contiguous()
+
+
+@intrinsic
+def _at(typing_context: Any, address: Any) -> Any:
+    """An address as a pointer to float32."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float32)(types.int64), code
+
+
+@_compiled
+def _add(
+    y: NDArray[np.float32],
+    x: NDArray[np.float32],
+    segments: Segments,
+    table: NDArray[np.int64],
+    biases: NDArray[np.int64],
+    offsets: NDArray[np.int64],
 ) -> None:
-    """y[s:e, slice] += x[s:e] A[slot]ᵀ B[slot]ᵀ for every segment and output slice, in place.
-
-    y [tokens, widths of all slices], x [tokens, in], one float dtype; `slots` holds the site's weights by slot.
-    """
     for start, end, slot in segments:
-        weights = slots[slot]
-        if weights is not None:
-            low = x[start:end] @ weights.down
-            rows = y[start:end]
-            for ranks, columns, up in weights.ups:
-                rows[:, columns].addmm_(low[:, ranks], up)
+        for j in range(table.shape[1]):
+            down, down_stride, up, up_stride, rank = table[slot, j]
+            if rank:
+                low = _down(x[start:end], numba.carray(_at(down), (rank, down_stride)))
+                if biases[slot]:
+                    low += numba.carray(_at(biases[slot]), rank)
+                _up(y, start, offsets[j], offsets[j + 1], low, numba.carray(_at(up), (rank, up_stride)))
 
 
-def add_residual(
-    hidden: torch.Tensor,
-    residual: torch.Tensor,
-    slots: Sequence[SlotWeights | None],
-    segments: Sequence[Segment],
+@_compiled
+def _down(x: NDArray[np.float32], a: NDArray[np.float32]) -> NDArray[np.float32]:
+    """x Aᵀ, two tokens and four ranks at a time: eight sums fit into registers. At an end some are computed twice."""
+    tokens, rank = len(x), len(a)
+    low = np.empty((tokens, rank), np.float32)
+    for r in range(0, rank, 4):
+        r1, r2, r3 = min(r + 1, rank - 1), min(r + 2, rank - 1), min(r + 3, rank - 1)
+        a0, a1, a2, a3 = a[r], a[r1], a[r2], a[r3]
+        for t in range(0, tokens, 2):
+            u = min(t + 1, tokens - 1)
+            p, q = x[t], x[u]
+            p0 = p1 = p2 = p3 = q0 = q1 = q2 = q3 = np.float32(0)
+            for i in range(x.shape[1]):
+                p0 += p[i] * a0[i]
+                p1 += p[i] * a1[i]
+                p2 += p[i] * a2[i]
+                p3 += p[i] * a3[i]
+                q0 += q[i] * a0[i]
+                q1 += q[i] * a1[i]
+                q2 += q[i] * a2[i]
+                q3 += q[i] * a3[i]
+            low[t, r], low[t, r1], low[t, r2], low[t, r3] = p0, p1, p2, p3
+            low[u, r], low[u, r1], low[u, r2], low[u, r3] = q0, q1, q2, q3
+    return low
+
+
+@_compiled
+def _up(
+    y: NDArray[np.float32],
+    start: int,
+    left: int,
+    right: int,
+    low: NDArray[np.float32],
+    b: NDArray[np.float32],
 ) -> None:
-    """hidden[s:e] += ((hidden + residual)[s:e] A[slot]ᵀ + bias[slot]) B[slot]ᵀ for every segment, in place.
-
-    hidden, residual [tokens, d] (their sum is the residual stream), one float dtype. The method's scale is part of B.
-    """
-    for start, end, slot in segments:
-        weights = slots[slot]
-        if weights is not None:
-            rows = hidden[start:end]
-            low = torch.addmm(weights.bias, rows + residual[start:end], weights.down)
-            rows.addmm_(low, weights.ups[0][2])
+    """y[start:, left:right] += low B, four ranks at a time; those beyond the last one count nothing."""
+    tokens, rank = low.shape
+    for r in range(0, rank, 4):
+        r1, r2, r3 = min(r + 1, rank - 1), min(r + 2, rank - 1), min(r + 3, rank - 1)
+        m1, m2, m3 = np.float32(r1 > r), np.float32(r2 > r1), np.float32(r3 > r2)
+        b0, b1, b2, b3 = b[r], b[r1], b[r2], b[r3]
+        for t in range(tokens):
+            row = y[
+                start + t, left:right
+            ]  # as a part of a part its numbers would not be known to be neighbours
+            l0, l1, l2, l3 = low[t, r], low[t, r1] * m1, low[t, r2] * m2, low[t, r3] * m3
+            for i in range(len(row)):
+                row[i] += l0 * b0[i] + l1 * b1[i] + l2 * b2[i] + l3 * b3[i]

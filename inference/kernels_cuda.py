@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from inference.kernels import NO_SLOT
+from inference.segments import NO_SLOT
 
 
 def add_residual(

@@ -1,5 +1,8 @@
 """What each tier of adapters does, as Prometheus metrics beside vLLM's own on /metrics."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from prometheus_client import Counter, Gauge, Histogram
 
 #: Tiers are disk (verified files) and memory (read by the workers); a miss goes on to storage or disk.
@@ -11,9 +14,23 @@ PLACES_TAKEN = Gauge(
     "attune_adapter_places_taken", "Distinct adapters that requests in flight need in memory now."
 )
 DISK_BYTES = Gauge("attune_adapter_disk_bytes", "Bytes of adapters in the disk cache now.")
+MEMORY_ADAPTERS = Gauge("attune_adapters_in_memory", "Adapters in a worker's memory now.")
+MEMORY_BYTES = Gauge("attune_adapter_memory_bytes", "Bytes of adapters in a worker's memory now.")
+SLOTS_TAKEN = Gauge(
+    "attune_adapter_slots_taken", "Slots that hold an adapter now, until another needs the place."
+)
+ACTIVATIONS = Gauge("attune_adapter_activations", "How often an adapter went from memory into a slot so far.")
 LOAD_SECONDS = Histogram(
     "attune_adapter_load_seconds",
     "Seconds to bring a missing adapter into a tier, or to fail.",
     ["tier"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
+
+
+def of_worker(status: Mapping[str, Any]) -> None:
+    """What a worker says of its tiers (compat_memory's attune_status)."""
+    MEMORY_ADAPTERS.set(len(status["adapters"]))
+    MEMORY_BYTES.set(status["bytes"])
+    SLOTS_TAKEN.set(status["slots_taken"])
+    ACTIVATIONS.set(status["activations"])

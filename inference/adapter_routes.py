@@ -1,4 +1,7 @@
-"""/v1/adapters/<name> on the engine: POST …/prefetch says that a request is coming, DELETE that an adapter is gone."""
+"""/v1/adapters/<name> on the engine: POST …/prefetch says that a request is coming, DELETE that an adapter is gone.
+
+And what /metrics says of adapters in memory and slots, which only the workers know, is asked when somebody reads it.
+"""
 
 from typing import Any
 
@@ -19,6 +22,8 @@ class AdapterRoutes:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] == "/metrics":
+            await served_adapters(scope["app"].state.openai_serving_models).measure()
         if scope["type"] != "http" or not scope["path"].startswith(_ROOT):
             return await self.app(scope, receive, send)
         response = await self._answer(Request(scope, receive))

@@ -1,5 +1,6 @@
 """The part of compat that keeps a worker's adapters in memory; what is there is inference.memory's to know."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def install() -> None:
     0.26-0.33. An adapter is read from disk inside the step that needs it, and an error there ends the engine. Goes
     when vLLM loads adapters before it schedules their requests, and fails the request alone.
     """
+    from vllm.lora.model_manager import LoRAModelManager
     from vllm.lora.worker_manager import WorkerLoRAManager
     from vllm.v1.worker.worker_base import WorkerBase
 
@@ -105,8 +107,26 @@ def install() -> None:
         )
 
     def status(self: Any) -> dict[str, Any]:
-        memory = self.model_runner.lora_manager.attune_memory
-        return {"active": True, "adapters": sorted(memory.names()), "bytes": memory.bytes_resident()}
+        manager = self.model_runner.lora_manager
+        memory, slots = manager.attune_memory, manager._adapter_manager
+        return {
+            "active": True,
+            "adapters": sorted(memory.names()),
+            "bytes": memory.bytes_resident(),
+            "slots_taken": len(slots.lora_index_to_id) - slots.lora_index_to_id.count(None),
+            "activations": slots.attune_activations,
+        }
+
+    activate = LoRAModelManager.activate_adapter
+
+    @functools.wraps(activate)
+    def activate_adapter(self: Any, lora_id: int) -> bool:
+        activated: bool = activate(self, lora_id)
+        self.attune_activations += activated
+        return activated
+
+    LoRAModelManager.attune_activations = 0
+    LoRAModelManager.activate_adapter = activate_adapter
 
     WorkerBase.attune_prefetch = prefetch
     WorkerBase.attune_load = load

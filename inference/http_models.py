@@ -11,9 +11,11 @@ from functools import partial
 from typing import Any
 
 from vllm.lora.request import LoRARequest
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from adapters_store.errors import AdapterMissing
 from adapters_store.names import ServingName
+from inference import adapter_metrics as metrics
 from inference.adapter_sources import AdapterSource
 from inference.compat_removal import remove_adapter
 from inference.memory_places import MemoryPlaces
@@ -23,6 +25,9 @@ from inference.resolver import AdapterResolver
 from inference.settings import adapter_settings
 
 logger = logging.getLogger("vllm.attune")
+
+#: Whoever reads /metrics waits no longer than this for a step to end.
+_MEASURE_SECONDS = 5
 
 
 class ServedAdapters:
@@ -79,6 +84,14 @@ class ServedAdapters:
         await self._prefetcher.ready(
             await self._resolver.bring_to_disk(scope, self._base_model, model, source, name)
         )
+
+    async def measure(self) -> None:
+        """Bring the metrics of memory and slots up to date; if the engine does not answer, old figures stay."""
+        try:
+            statuses = await asyncio.wait_for(self._engine.collective_rpc("attune_status"), _MEASURE_SECONDS)
+        except (TimeoutError, EngineDeadError):
+            return
+        metrics.of_worker(statuses[0])
 
     async def delete(self, model: str) -> dict[str, Any]:
         """Forget an adapter in every tier; returns its name and what was removed where."""

@@ -131,6 +131,25 @@ def test_memory_is_counted_in_bytes(engine: Engine, make):
     assert engine.llm.collective_rpc("attune_status")[0]["bytes"] == expected
 
 
+def test_bytes_push_out_who_was_not_needed_longest(engine: Engine, reference, make, monkeypatch):
+    """Room for two adapters and the one that is being read; whoever had to go comes back for its next question."""
+    adapters = [make(method="lora") for _ in range(4)]
+    (size,) = {
+        sum(array.astype("float32").nbytes for array in adapter.tensors.values()) for adapter in adapters
+    }
+    monkeypatch.setattr(engine.core.scheduler.attune_residency, "_max_bytes", 2 * size)
+    for _ in range(2):
+        questions = [Question(PROMPT, adapter, 4) for adapter in adapters]
+        for question in questions:
+            engine.ask([question])
+            assert engine.llm.collective_rpc("attune_status")[0]["bytes"] <= 3 * size
+            checked = reference.two_phase(PROMPT, question.answer, question.adapter)
+            assert checked.agrees(question.answer)
+    held = engine.llm.collective_rpc("attune_status")[0]["adapters"]
+    assert adapters[0].name not in held
+    assert adapters[3].name in held
+
+
 def test_a_plain_peft_lora_acts_everywhere(engine: Engine, reference, make, tmp_path):
     """Any name that is not ours is ordinary vLLM; a subset of targets, rank 4, alpha by PEFT's own config."""
     from safetensors.numpy import save_file

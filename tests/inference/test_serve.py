@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.inference.adapters import random_adapter
-from tests.inference.served import BLOCK, MEMORY, Served, answer, question
+from tests.inference.served import BLOCK, MEMORY, SLOTS, Served, answer, question
 
 pytestmark = pytest.mark.engine
 
@@ -152,6 +152,10 @@ def test_metrics_tell_of_every_tier(served: Served, base):
     served.ask("nobody")
     assert served.metric("attune_adapter_refused_total", code="adapter_not_found") == refused + 1
     assert served.metric("attune_adapter_disk_bytes") > 0
+    assert 0 < served.metric("attune_adapters_in_memory") <= MEMORY
+    assert served.metric("attune_adapter_memory_bytes") > 0
+    assert 0 < served.metric("attune_adapter_slots_taken") <= SLOTS
+    assert served.metric("attune_adapter_activations") > 0
 
 
 def test_only_the_base_is_listed(served: Served):

@@ -13,7 +13,7 @@ from inference.settings import engine_settings
 #: Probes and scrapers hold no key.
 _OPEN = {("GET", "/health"), ("GET", "/metrics")}
 _SERVED = {"/health", "/metrics", "/version", "/tokenize", "/detokenize"}
-_SERVED_BELOW_V1 = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/adapters")
+_SERVED_BELOW_V1 = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/adapters", "/v1/examples")
 
 
 class ApiGuard:

@@ -29,6 +29,7 @@ _ENVIRONMENT = {
 
 #: The last is the outermost: first the key, then the request's scope, then our routes, then vLLM.
 _MIDDLEWARE = [
+    "inference.example_route.ExampleRoute",
     "inference.adapter_routes.AdapterRoutes",
     "inference.request_scope.AdapterScope",
     "inference.api_guard.ApiGuard",

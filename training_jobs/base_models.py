@@ -9,8 +9,8 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adapters_store.base import base_digest
+from adapters_store.chat_template import ChatEncoder, TemplateUnfit
 from adapters_store.errors import AdapterMissing
-from training_jobs.chat_template import ChatEncoder, TemplateUnfit
 from training_jobs.errors import OurFault
 from training_jobs.messages import Base
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
+from adapters_store.chat_template import TemplateUnfit
 from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE
 from adapters_store.scratch import scratch
 from training_jobs.adapter_train import ADAPTER, Outcome
 from training_jobs.base_models import LoadedBase, WarmBase
-from training_jobs.chat_template import TemplateUnfit
 from training_jobs.client import JobCalls, WebApp
 from training_jobs.data import examples_read
 from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopped

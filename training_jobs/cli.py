@@ -20,12 +20,12 @@ from pydantic import ValidationError
 from tqdm import tqdm
 
 import training_jobs.offline  # noqa: F401 (before anything imports transformers)
+from adapters_store.chat_template import TemplateUnfit
 from adapters_store.manifest import MANIFEST_FILE, manifest_load
 from adapters_store.preft.config import TARGET_MODULES
 from training_jobs.adapter_train import ADAPTER, Outcome, adapter_train
 from training_jobs.adapters_train import Wish, adapters_train
 from training_jobs.base_models import LoadedBase, base_digest_of, base_load
-from training_jobs.chat_template import TemplateUnfit
 from training_jobs.data import examples_read
 from training_jobs.errors import JobFault, UserFault
 from training_jobs.examples import Examples

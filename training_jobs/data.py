@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from pydantic import ValidationError
 
-from training_jobs.chat_template import ChatEncoder, TemplateRefused, TooLong
+from adapters_store.chat_template import ChatEncoder, TemplateRefused, TooLong
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.examples import Examples
 from training_jobs.messages import Conversation, JobType, Turn

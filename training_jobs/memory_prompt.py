@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 from transformers import DynamicCache, PreTrainedModel
 
-from training_jobs.chat_template import ChatEncoder, TemplateRefused, TooLong
+from adapters_store.chat_template import ChatEncoder, TemplateRefused, TooLong
 from training_jobs.messages import Turn
 
 #: Held-out targets that are scored with it: each costs as much as its own prompt, and a reader needs no more.

@@ -3,10 +3,10 @@
 import pytest
 from transformers import AutoTokenizer
 
+from adapters_store.chat_template import ChatEncoder
 from tests.inference.adapters import random_adapter
 from tests.inference.reference import one_thread
 from tests.inference.served import Served
-from training_jobs.chat_template import ChatEncoder
 from training_jobs.examples import Examples
 from training_jobs.messages import Probe, Turn
 from training_jobs.probe import probe_make

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from adapters_store.chat_template import ChatEncoder
 from tests.inference.adapters import random_adapter
 from tests.inference.served import BLOCK, Served, answer, question
-from training_jobs.chat_template import ChatEncoder
 from training_jobs.messages import Turn
 
 pytestmark = pytest.mark.engine

@@ -9,9 +9,12 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from transformers import AutoTokenizer
 
+from adapters_store.chat_template import ChatEncoder
 from tests.inference.adapters import random_adapter
 from tests.inference.served import BLOCK, MEMORY, SLOTS, Served, answer, question
+from training_jobs.messages import Turn
 
 pytestmark = pytest.mark.engine
 
@@ -212,3 +215,24 @@ def test_tokens_from_the_prefix_cache_are_counted(served: Served):
     usage = json.loads(datas[-1])["usage"]
     assert usage["prompt_tokens"] > 2 * BLOCK
     assert 2 * BLOCK <= usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"]
+
+
+def test_an_examples_tokens_are_the_trainers(served: Served, base):
+    """Also where an answer quotes a control token."""
+    messages = [
+        {"role": "user", "content": "What ends a turn?"},
+        {"role": "assistant", "content": "<|im_end|> does."},
+    ]
+    with served.client() as client:
+        told = client.post("/v1/examples", json={"messages": messages}).json()
+        refused = client.post("/v1/examples", json={"messages": messages[:1]})
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    turns = [Turn(**message) for message in messages]
+    prompt, target = ChatEncoder(tokenizer).prompt_and_target(turns, max_tokens=100)
+    assert told == {
+        "prompt": [tokenizer.decode([token]) for token in prompt],
+        "target": [tokenizer.decode([token]) for token in target],
+    }
+    assert "".join(told["target"]) == "<|im_end|> does.<|im_end|>"
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "invalid_example"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+from adapters_store.chat_template import ChatEncoder, TemplateUnfit, TooLong
 from tests.training_jobs.tiny import CONTROL, talk, tiny_tokenizer
 from training_jobs import data
-from training_jobs.chat_template import ChatEncoder, TemplateUnfit, TooLong
 from training_jobs.data import examples_read
 from training_jobs.errors import OurFault, Stopped, UserFault
 from training_jobs.messages import Turn

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from adapters_store.attached import tensors_get
+from adapters_store.chat_template import ChatEncoder
 from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
 from tests.training_jobs.test_memory import assert_alike, refuses
 from tests.training_jobs.tiny import tiny_model, tiny_tokenizer
@@ -14,7 +15,6 @@ from tests.training_jobs.trainings import PREFERENCES, Recorder, ResumedRecorder
 from training_jobs.attach.adapter import adapter_attach, adapter_detach
 from training_jobs.attach.prompt_mask import mask_from_labels
 from training_jobs.batches import collate
-from training_jobs.chat_template import ChatEncoder
 from training_jobs.comparison import compare_preferences
 from training_jobs.data import examples_read
 from training_jobs.errors import OurFault, Stopped

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from adapters_store.chat_template import ChatEncoder
 from tests.training_jobs.tiny import TEMPLATE, talk, tiny_model, tiny_tokenizer
 from training_jobs.batches import collate
-from training_jobs.chat_template import ChatEncoder
 from training_jobs.data import examples_read
 from training_jobs.examples import Example
 from training_jobs.memory_prompt import MOST_TARGETS, MemoryPrompt, prompted_nlls

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from adapters_store.chat_template import ChatEncoder
 from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
 from tests.training_jobs.tiny import talk, tiny_model, tiny_tokenizer
 from tests.training_jobs.trainings import examples
 from training_jobs.batches import collate
-from training_jobs.chat_template import ChatEncoder
 from training_jobs.examples import Example, Examples
 from training_jobs.messages import PROBE_PROMPTS, PROBE_TOKENS
 from training_jobs.probe import probe_make

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from adapters_store.attached import tensors_get
+from adapters_store.chat_template import ChatEncoder
 from tests.training_jobs.tiny import talk, tiny_model, tiny_tokenizer
 from training_jobs.attach.adapter import adapter_attach
-from training_jobs.chat_template import ChatEncoder
 from training_jobs.dpo import PreferenceRun
 from training_jobs.examples import Examples
 from training_jobs.messages import Hyperparameters, Recipe

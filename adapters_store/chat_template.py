@@ -1,12 +1,21 @@
 """Conversations as token ids: exactly those of the model's chat template, except that no content is a command."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
 
 from adapters_store.control_tokens import ControlTokens
-from training_jobs.messages import Turn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Turn(Protocol):
+    @property
+    def role(self) -> str: ...
+    @property
+    def content(self) -> str: ...
 
 
 class TemplateUnfit(Exception):
@@ -28,7 +37,7 @@ class TooLong(Exception):
 class ChatEncoder:
     """A tokenizer and its chat template."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._control = ControlTokens(tokenizer)
         if not tokenizer.chat_template or not self._control:
             raise TemplateUnfit(

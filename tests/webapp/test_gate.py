@@ -8,6 +8,8 @@ import pytest
 from django.db.models import F
 
 from adapters_store.s3 import manifest_key, object_key
+from tests.webapp.chat.conftest import engine  # noqa: F401 (the fixture)
+from tests.webapp.chat.faulty_engine import FaultyEngine
 from tests.webapp.company import Company
 from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.test_transitions import running
@@ -77,7 +79,11 @@ def test_all_figures_are_on_the_job(company: Company, web: httpx.Client, played_
 @pytest.mark.slow
 @pytest.mark.parametrize("why", ["adapter_disagrees", "adapter_without_effect"])
 def test_what_does_not_pass_is_kept_and_answers_nobody(
-    company: Company, web: httpx.Client, played_engine: PlayedEngine, why: str
+    company: Company,
+    web: httpx.Client,
+    played_engine: PlayedEngine,
+    engine: FaultyEngine,  # noqa: F811
+    why: str,
 ) -> None:
     """Tampered with: the trainer's probe is of other weights than those that it uploaded."""
     played_engine.same = why == "adapter_without_effect"
@@ -93,6 +99,18 @@ def test_what_does_not_pass_is_kept_and_answers_nobody(
     with pytest.raises(BadRequest, match="did not pass") as refused:
         adapter_activate(adapter=adapter)
     assert refused.value.code == "adapter_not_passed"
+    for key in (company.key, company.maren_key):
+        asked = {"model": adapter.public_name, "messages": [{"role": "user", "content": "hi"}]}
+        headers = {"authorization": f"Bearer {key}"}
+        chat = web.post("/v1/chat/completions", json=asked, headers=headers)
+        assert (chat.status_code, chat.json()["error"]["code"]) == (400, "adapter_not_passed")
+        assert chat.json()["error"]["param"] == "model"
+        listed = web.get("/v1/models", headers=headers).json()["data"]
+        assert [model["id"] for model in listed] == ["tiny"]
+        shown = web.get(f"/v1/models/{adapter.public_name}", headers=headers).json()
+        assert shown["attune"]["passed"] is False, "it can still be looked at"
+    assert engine.bodies == [], "the engine was never asked to chat"
+    assert not UsageRow.objects.exists()
     sweep()
     kept = [manifest_key(company.tenant.storage_id, adapter.name)]
     kept += [object_key(company.tenant.storage_id, digest) for digest in adapter.object_digests]

@@ -5,9 +5,9 @@ from django.db.models.functions import Now
 
 from adapters_store.s3 import manifest_key, object_key
 from webapp.adapters.models import Adapter
+from webapp.adapters.visible import check_passed
 from webapp.config.faults import BadRequest, NotFound
 from webapp.datasets.storage import object_drop
-from webapp.jobs.models import State
 from webapp.tenants.models import EndUser
 
 
@@ -22,11 +22,7 @@ def adapter_activate(*, adapter: Adapter) -> None:
         raise BadRequest(
             "A tenant-wide adapter is nobody's own; name it as the model instead.", code="adapter_tenant_wide"
         )
-    if row.job.state != State.SUCCEEDED:
-        raise BadRequest(
-            "This adapter did not pass its tests and is kept to be looked at; activate another one.",
-            code="adapter_not_passed",
-        )
+    check_passed(row)
     EndUser.objects.filter(id=row.end_user_id).update(active_adapter=row)
 
 

@@ -42,7 +42,7 @@ from webapp.datasets.models import File
 from webapp.datasets.readers import check_readable, readable_by
 from webapp.jobs.create import Wishes, job_create
 from webapp.jobs.lifecycle import job_cancel, job_pause, job_resume
-from webapp.jobs.models import Job, JobEvent, State
+from webapp.jobs.models import Job, JobEvent
 from webapp.tenants.scope import Scope, end_user_for
 
 _PAGE = [OpenApiParameter("after", str), OpenApiParameter("limit", int)]
@@ -147,7 +147,7 @@ class JobCheckpoints(APIView):
         """The adapters that can be used: for a finished job, its result."""
         asked = read_form(CheckpointsPage, request.query_params)
         row = job_by_id(request.user, job)
-        results = adapters_usable(request.user).filter(job=row, job__state=State.SUCCEEDED)
+        results = adapters_usable(request.user).filter(job=row)
         adapter = results.first() if asked.after is None else None
         return Response(listed([checkpoint_shape(row, adapter)] if adapter else [], False))
 

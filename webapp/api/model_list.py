@@ -7,7 +7,7 @@ from rest_framework.views import APIView
 
 from webapp.adapters.adapters import adapter_delete
 from webapp.adapters.models import Adapter, BaseModel
-from webapp.adapters.visible import adapters_owned, adapters_usable
+from webapp.adapters.visible import adapters_owned, adapters_usable, adapters_visible
 from webapp.api.shapes import Deleted, ModelList, ModelObject, adapter_shape, base_shape
 from webapp.config.faults import NotAllowed, NotFound
 from webapp.tenants.scope import Scope
@@ -16,7 +16,7 @@ from webapp.tenants.scope import Scope
 class Models(APIView):
     @extend_schema(operation_id="models_list", responses=ModelList)
     def get(self, request: Request) -> Response:
-        """Base models first, the default at the top; then adapters, newest first."""
+        """Base models first, the default at the top; then adapters that answer, newest first."""
         bases = BaseModel.objects.order_by("-is_default", "name")
         adapters = adapters_usable(request.user).order_by("-created_at", "-id")
         data = [*(base_shape(base) for base in bases), *(adapter_shape(adapter) for adapter in adapters)]
@@ -51,7 +51,7 @@ def _base(name: str) -> BaseModel | None:
 
 
 def _adapter(scope: Scope, name: str) -> Adapter:
-    adapter = None if "\x00" in name else adapters_usable(scope).filter(public_name=name).first()
+    adapter = None if "\x00" in name else adapters_visible(scope).filter(public_name=name).first()
     if adapter is None:
         raise NotFound(
             f"The model '{name[:100]}' does not exist. GET /v1/models lists those that you can use.",

@@ -7,7 +7,7 @@ from django.db.models import F
 
 from adapters_store.names import qualified_name
 from webapp.adapters.models import Adapter, BaseModel
-from webapp.adapters.visible import adapters_usable
+from webapp.adapters.visible import adapters_usable, adapters_visible, check_passed
 from webapp.config.faults import BadRequest, NotFound
 from webapp.tenants.accounts import end_user_ensure
 from webapp.tenants.models import EndUser
@@ -40,8 +40,8 @@ def answerer_select(*, scope: Scope, model: str, user: str | None) -> Answerer:
 
     An adapter named in `model` wins over the user's active one; a base model's name means the user's active adapter
     on it, or the base model itself if they have none. A user key acts for its own end user, whether it says so or not.
-    Raises NotFound for a model that is unknown or another's, BadRequest when adapter and user, or adapter and base
-    model, do not belong together, NotAllowed for a `user` that the caller may not act for.
+    Raises NotFound for a model that is unknown or another's, BadRequest for an adapter that did not pass the gate
+    and when adapter and user, or adapter and base model, do not belong together, NotAllowed for a `user` that the caller may not act for.
     """
     user = acting_for(scope, user, param="user")
     base = BaseModel.objects.filter(name=model).first()
@@ -73,13 +73,14 @@ def answerer(scope: Scope, *, base: BaseModel, adapter: Adapter | None, end_user
 
 
 def _named(scope: Scope, model: str) -> Adapter:
-    adapter = adapters_usable(scope).filter(public_name=model).first()
+    adapter = adapters_visible(scope).filter(public_name=model).first()
     if adapter is None:
         raise NotFound(
             f"The model '{model[:100]}' does not exist. GET /v1/models lists those that you can use.",
             code="model_not_found",
             param="model",
         )
+    check_passed(adapter, param="model")
     return adapter
 
 

@@ -12,6 +12,7 @@ from tests.webapp.chat.conftest import engine  # noqa: F401 (the fixture)
 from tests.webapp.chat.faulty_engine import FaultyEngine
 from tests.webapp.company import PASSWORD, Company
 from tests.webapp.dashboard.conftest import things_of
+from webapp.jobs.models import Job, State
 from webapp.tenants.models import Membership
 from webapp.usage.models import UsageRow
 
@@ -57,6 +58,15 @@ def test_both_sides(company: Company, engine: FaultyEngine, ask: Ask) -> None:  
     rows = UsageRow.objects.order_by("created_at")
     assert [row.adapter for row in rows] == [adapter, None]
     assert {row.end_user for row in rows} == {company.teammate.end_user}
+
+
+def test_what_did_not_pass_answers_nobody(company: Company, engine: FaultyEngine, ask: Ask) -> None:  # noqa: F811
+    adapter = adapter_row(company, end_user=company.teammate.end_user)
+    Job.objects.filter(id=adapter.job_id).update(state=State.FAILED)
+    for side in ("own", "base"):
+        response = ask(company.teammate, side=side, adapter=str(adapter.id))
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "adapter_not_passed")
+    assert engine.bodies == []
 
 
 @pytest.mark.slow

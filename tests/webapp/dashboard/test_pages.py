@@ -287,6 +287,9 @@ class TestModels:
         page = teammate.get("/models").content.decode()
         assert '<span class="badge bad">Did not pass</span>' in page
         assert f"/models/{things.first.id}/activate" not in page
+        assert f"/chat?model={things.first.id}" not in page
+        assert f"/chat?model={things.second.id}" in page
+        assert str(things.first.id) not in teammate.get(f"/chat?model={things.first.id}").content.decode()
         answer = teammate.post(f"/models/{things.first.id}/activate", follow=True)
         assert "did not pass its tests" in answer.content.decode()
         assert "Chat with it" not in teammate.get(f"/training/{things.first.job_id}").content.decode()

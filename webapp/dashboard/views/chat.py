@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from webapp.adapters.models import Adapter
 from webapp.adapters.models import BaseModel as Base
-from webapp.adapters.visible import adapters_usable
+from webapp.adapters.visible import adapters_usable, adapters_visible, check_passed
 from webapp.api.errors import openai_errors
 from webapp.chat.database import in_database
 from webapp.chat.gateway import chat_answer
@@ -72,11 +72,12 @@ def _selected(request: HttpRequest) -> tuple[ChatRequest, Answerer]:
     request.membership = membership
     check_size(request.body)
     question = read_json(Question, request.body)
-    adapter = adapters_usable(scope_of(request)).filter(id=question.adapter).first()
+    adapter = adapters_visible(scope_of(request)).filter(id=question.adapter).first()
     if adapter is None:
         raise NotFound(
             "This model is not there any more. Reload the page to see those that are.", code="model_not_found"
         )
+    check_passed(adapter, param="adapter")
     asked = read_object(
         ChatRequest,
         {

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_GET
 from webapp.adapters.models import Adapter
 from webapp.dashboard.access import member_page, own_scope, readable_jobs
 from webapp.datasets.models import File, FileStatus
-from webapp.jobs.models import TERMINAL, Job
+from webapp.jobs.models import TERMINAL, Job, State
 
 
 @member_page
@@ -16,7 +16,7 @@ def home(request: HttpRequest) -> HttpResponse:
     own = own_scope(request)
     files = own.of(File).filter(deleted_at=None)
     has_file = files.filter(status=FileStatus.PROCESSED).exists()
-    has_model = own.of(Adapter).filter(deleted_at=None).exists()
+    has_model = own.of(Adapter).filter(deleted_at=None, job__state=State.SUCCEEDED).exists()
     running = own.of(Job).exclude(state__in=TERMINAL).order_by("-created_at").first()
     jobs = readable_jobs(request).select_related("base", "end_user", "training_file")
     context = {

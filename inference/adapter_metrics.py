@@ -10,6 +10,7 @@ LOOKUPS = Counter("attune_adapter_lookups", "Look-ups of an adapter in a tier.",
 REFUSED = Counter(
     "attune_adapter_refused", "Requests for an adapter that were refused, by error code.", ["code"]
 )
+PLACES = Gauge("attune_adapter_places", "Distinct adapters that there are places for in memory.")
 PLACES_TAKEN = Gauge(
     "attune_adapter_places_taken", "Distinct adapters that requests in flight need in memory now."
 )

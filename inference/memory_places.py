@@ -22,6 +22,7 @@ class MemoryPlaces:
         self._wait_seconds = wait_seconds
         self._holders: Counter[str] = Counter()
         self._queue: deque[tuple[str, asyncio.Future[None]]] = deque()
+        metrics.PLACES.set(slots)
 
     def __len__(self) -> int:
         """Places taken."""

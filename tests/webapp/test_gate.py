@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def gated(
     company: Company,
     web: httpx.Client,
-    engine: PlayedEngine,
+    played: PlayedEngine,
     *,
     logprobs: tuple[float, float] | None = None,
     **report: Any,
@@ -42,7 +42,7 @@ def gated(
     body = trainer.adapter(**({} if logprobs is None else {"logprobs": logprobs}))
     body["report"] |= report
     assert trainer.complete(body).json() == {"state": "gating"}
-    gate(job=job.id, asked=engine.engine)
+    gate(job=job.id, asked=played.engine)
     job.refresh_from_db()
     company.maren.refresh_from_db()
     return job

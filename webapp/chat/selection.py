@@ -40,8 +40,9 @@ def answerer_select(*, scope: Scope, model: str, user: str | None) -> Answerer:
 
     An adapter named in `model` wins over the user's active one; a base model's name means the user's active adapter
     on it, or the base model itself if they have none. A user key acts for its own end user, whether it says so or not.
-    Raises NotFound for a model that is unknown or another's, BadRequest for an adapter that did not pass the gate
-    and when adapter and user, or adapter and base model, do not belong together, NotAllowed for a `user` that the caller may not act for.
+    Raises NotFound for a model that is unknown or another's, BadRequest for an adapter that did not pass the gate and
+    when adapter and user, or adapter and base model, do not belong together, NotAllowed for a `user` that the caller
+    may not act for.
     """
     user = acting_for(scope, user, param="user")
     base = BaseModel.objects.filter(name=model).first()

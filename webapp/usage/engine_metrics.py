@@ -26,9 +26,11 @@ class EngineMetrics:
     generated_tokens: float
     preemptions: int
     prefix_hit_rate: float | None
-    slots: int | None
-    slots_used: int
-    adapters_waiting: int
+    #: Places in memory for distinct adapters: those that prompts (with an all-position adapter: requests) need now, and
+    #: how many there are, None before the first of them. vLLM's lora_requests_info counts the adapters of all running
+    #: requests instead, also of those whose prompt is done and whose adapter need not be there any more.
+    adapter_places_taken: int
+    adapter_places: int | None
     adapter_hit_rate: float | None
     first_token_p50: float | None
     first_token_p95: float | None
@@ -71,7 +73,6 @@ def parse_metrics(text: str) -> EngineMetrics:
     queries = total("vllm:prefix_cache_queries_total")
     usage = samples.get("vllm:kv_cache_usage_perc")
     buckets = samples.get("vllm:time_to_first_token_seconds_bucket", [])
-    slots, running, waiting = _slots(samples.get("vllm:lora_requests_info", []))
     return EngineMetrics(
         running=int(total("vllm:num_requests_running")),
         waiting=int(total("vllm:num_requests_waiting")),
@@ -80,28 +81,14 @@ def parse_metrics(text: str) -> EngineMetrics:
         generated_tokens=total("vllm:generation_tokens_total"),
         preemptions=int(total("vllm:num_preemptions_total")),
         prefix_hit_rate=total("vllm:prefix_cache_hits_total") / queries if queries else None,
-        slots=slots,
-        slots_used=running,
-        adapters_waiting=waiting,
+        adapter_places_taken=int(total("attune_adapter_places_taken")),
+        adapter_places=int(total("attune_adapter_places")) or None,
         adapter_hit_rate=lookups(tier="memory", result="hit") / in_memory if in_memory else None,
         first_token_p50=quantile(buckets, 0.5),
         first_token_p95=quantile(buckets, 0.95),
         first_token_p99=quantile(buckets, 0.99),
         read_at=time.monotonic(),
     )
-
-
-def _slots(series: list[Sample]) -> tuple[int | None, int, int]:
-    """Adapter slots, and the adapters that run and wait: the labels of the series that was touched last.
-
-    vLLM puts the state into labels and the time into the value, so old states stay on the page.
-    """
-    if not series:
-        return None, 0, 0
-    labels = max(series, key=lambda sample: sample.value).labels
-    running = [name for name in labels.get("running_lora_adapters", "").split(",") if name]
-    waiting = [name for name in labels.get("waiting_lora_adapters", "").split(",") if name]
-    return int(labels.get("max_lora", 0)) or None, len(running), len(waiting)
 
 
 def quantile(buckets: Iterable[Sample], fraction: float) -> float | None:

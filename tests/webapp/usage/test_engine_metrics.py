@@ -1,13 +1,16 @@
 """The engine's own numbers: read from vLLM's page, by names that the installed vLLM has."""
 
+import asyncio
 import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.samples import Sample
 
+from inference.memory_places import MemoryPlaces
 from webapp.usage import engine_metrics as module
 from webapp.usage.engine_metrics import engine_metrics, parse_metrics, quantile
 
@@ -19,8 +22,6 @@ def test_a_real_page() -> None:
     metrics = parse_metrics(PAGE)
     assert (metrics.running, metrics.waiting, metrics.preemptions) == (0, 0, 0)
     assert metrics.generated_tokens == 24
-    assert metrics.slots == 8
-    assert metrics.slots_used == 0, "an adapter's slot is free again once its prompt is done"
     assert metrics.adapter_hit_rate == 0, "one look-up, and it was the first"
     assert metrics.kv_cache_used == 0
     assert metrics.first_token_p50 is not None
@@ -39,16 +40,36 @@ def test_the_names_are_vllms() -> None:
     assert {re.sub(r"_(total|bucket)$", "", name) for name in read} <= written
 
 
-def test_the_series_that_was_touched_last_counts() -> None:
-    """vLLM leaves old states of the adapter slots on the page."""
-    older = 'vllm:lora_requests_info{max_lora="4",running_lora_adapters="a,b,c",waiting_lora_adapters="d"} 1.0e+09\n'
-    newer = (
-        'vllm:lora_requests_info{max_lora="4",running_lora_adapters="a",waiting_lora_adapters=""} 2.0e+09\n'
+def test_places_are_those_of_prompts_alone() -> None:
+    """As the plugin counts them: an adapter whose prompt is done has given its place back, and is still decoding."""
+    running = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n"
+    running += "# TYPE vllm:lora_requests_info gauge\n"
+    running += 'vllm:lora_requests_info{max_lora="2",running_lora_adapters="a,b,c",waiting_lora_adapters=""} 1.0e+09\n'
+
+    def shown() -> tuple[int, int | None]:
+        metrics = parse_metrics(running + generate_latest().decode())
+        return metrics.adapter_places_taken, metrics.adapter_places
+
+    async def prompts() -> None:
+        places = MemoryPlaces(slots=4, wait_seconds=1)
+        for name in ("a", "b", "b", "c"):
+            await places.take(name)
+        assert shown() == (3, 4), "requests for one adapter share its place"
+        for name in ("a", "b"):
+            places.give_back(name)
+        assert shown() == (2, 4)
+        for name in ("b", "c"):
+            places.give_back(name)
+        assert shown() == (0, 4)
+
+    asyncio.run(prompts())
+
+
+def test_without_the_plugin_there_are_no_places() -> None:
+    assert (
+        parse_metrics("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\n").adapter_places
+        is None
     )
-    head = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\n# TYPE vllm:lora_requests_info gauge\n"
-    for page in (head + older + newer, head + newer + older):
-        metrics = parse_metrics(page)
-        assert (metrics.slots, metrics.slots_used, metrics.adapters_waiting) == (4, 1, 0)
 
 
 def test_engines_are_added_up() -> None:

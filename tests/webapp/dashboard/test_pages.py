@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import HttpResponse
 from django.test import Client
 
 from tests.webapp.adapter_rows import adapter_row
@@ -15,7 +16,7 @@ from webapp.jobs.events import event_add
 from webapp.jobs.models import Job, State
 from webapp.jobs.prepare import job_prepare
 from webapp.tenants.keys import api_key_resolve
-from webapp.tenants.models import Membership
+from webapp.tenants.models import ApiKey, EndUser, Membership
 
 pytestmark = pytest.mark.django_db
 
@@ -316,6 +317,60 @@ def test_a_key_is_shown_once_and_works(company: Company, owner: Client) -> None:
     again = owner.get("/keys").content.decode()
     assert found[0] not in again
     assert key.prefix in again
+
+
+class TestAnEndUsersKey:
+    """Made by the company's managers, for whoever their product names in `user`."""
+
+    def make(self, client: Client, user: str, **fields: str) -> HttpResponse:
+        return client.post("/keys", {"name": "Phone", "reach": "user", "user": user, **fields})
+
+    def test_acts_for_them_alone(self, company: Company, other_company: Company, owner: Client) -> None:
+        shown = self.make(owner, "maren").content.decode()
+        found = re.search(r"attune_\w{8}_\w{38}", shown)
+        assert found
+        key = api_key_resolve(found[0])
+        assert (key.tenant, key.end_user) == (company.tenant, company.maren), "not the other company's maren"
+        headers = {"authorization": f"Bearer {found[0]}"}
+        companys = company.file()
+        theirs = company.file(end_user=company.maren)
+        listed = Client().get("/v1/files", headers=headers).json()["data"]
+        assert [file["id"] for file in listed] == [theirs.public_id]
+        assert Client().get(f"/v1/files/{companys.public_id}", headers=headers).status_code == 404
+        assert ">maren</td>" in owner.get("/keys").content.decode()
+
+    def test_of_one_never_seen_makes_them(self, company: Company, owner: Client) -> None:
+        assert self.make(owner, "ada@example.com").status_code == 200
+        assert ApiKey.objects.get(name="Phone").end_user.external_id == "ada@example.com"
+
+    @pytest.mark.parametrize(
+        ("user", "says"),
+        [
+            ("", "1 to 200 characters"),
+            ("x" * 201, "at most 200 characters"),
+            ("member:0", "are people with a login here"),
+        ],
+    )
+    def test_for_nobody(self, company: Company, owner: Client, user: str, says: str) -> None:
+        before = EndUser.objects.count()
+        answer = self.make(owner, user)
+        assert (answer.status_code, says in answer.content.decode()) == (422, True)
+        assert '<input type="radio" name="reach" value="user" checked>' in answer.content.decode()
+        assert not ApiKey.objects.filter(name="Phone").exists()
+        assert EndUser.objects.count() == before, "a refused form leaves no trace"
+
+    def test_not_for_another_member(self, company: Company, owner: Client) -> None:
+        assert self.make(owner, company.teammate.end_user.external_id).status_code == 422
+
+    def test_members_make_none(self, company: Company, teammate: Client) -> None:
+        """Even if the form is forged."""
+        assert 'name="user"' not in teammate.get("/keys").content.decode()
+        self.make(teammate, "maren")
+        assert ApiKey.objects.get(name="Phone").end_user == company.teammate.end_user
+
+    def test_what_another_choice_was_given_does_not_count(self, company: Company, owner: Client) -> None:
+        self.make(owner, "maren", reach="own")
+        assert ApiKey.objects.get(name="Phone").end_user == company.owner.end_user
 
 
 @pytest.mark.parametrize("path", ["/", "/files", "/training", "/training/new", "/models", "/chat"])

@@ -1,4 +1,7 @@
-"""API keys: made (shown once), listed, revoked. Managers' keys act for the company, members' for themselves."""
+"""API keys: made (shown once), listed, revoked.
+
+Managers' keys act for the company, for one of its end users or for the manager alone, members' for themselves.
+"""
 
 from uuid import UUID
 
@@ -9,12 +12,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from webapp.config.faults import UserFault
 from webapp.config.settings import settings
 from webapp.dashboard.access import is_manager, member_page, scope_of
 from webapp.tenants.keys import api_key_create, api_key_revoke
-from webapp.tenants.models import ApiKey
+from webapp.tenants.models import ApiKey, EndUser
+from webapp.tenants.scope import end_user_for
 
-COMPANY, OWN = "company", "own"
+COMPANY, USER, OWN = "company", "user", "own"
 
 
 class KeyForm(forms.Form):
@@ -23,7 +28,16 @@ class KeyForm(forms.Form):
         max_length=100,
         widget=forms.TextInput(attrs={"placeholder": "My product's server"}),
     )
-    reach = forms.ChoiceField(choices=[(COMPANY, "Company"), (OWN, "Own")], required=False)
+    reach = forms.ChoiceField(
+        choices=[(COMPANY, "Company"), (USER, "End user"), (OWN, "Own")], initial=COMPANY, required=False
+    )
+    user = forms.CharField(
+        label="Which end user?",
+        help_text="Their id, as your product sends it in “user”. One that is new here is added.",
+        max_length=200,
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
 
 
 @never_cache
@@ -33,15 +47,18 @@ def keys(request: HttpRequest) -> HttpResponse:
     form = KeyForm(request.POST or None)
     made = None
     if request.method == "POST" and form.is_valid():
-        for_company = is_manager(request.membership) and form.cleaned_data["reach"] != OWN
-        key, text = api_key_create(
-            tenant=request.membership.tenant,
-            name=form.cleaned_data["name"].strip(),
-            end_user=None if for_company else request.membership.end_user,
-            created_by=request.user,
-        )
-        made = {"key": key, "text": text}
-        form = KeyForm()
+        try:
+            key, text = api_key_create(
+                tenant=request.membership.tenant,
+                name=form.cleaned_data["name"].strip(),
+                end_user=_acting_for(request, form),
+                created_by=request.user,
+            )
+        except UserFault as fault:
+            form.add_error(fault.param, fault.message)
+        else:
+            made = {"key": key, "text": text}
+            form = KeyForm()
     context = {
         "form": form,
         "made": made,
@@ -49,7 +66,8 @@ def keys(request: HttpRequest) -> HttpResponse:
         "is_manager": is_manager(request.membership),
         "public_url": settings().public_url,
     }
-    return render(request, "dashboard/keys.html", context)
+    status = 200 if request.method == "GET" or made else 422
+    return render(request, "dashboard/keys.html", context, status=status)
 
 
 @member_page
@@ -61,11 +79,19 @@ def key_revoke(request: HttpRequest, key: UUID) -> HttpResponse:
     return redirect("keys")
 
 
+def _acting_for(request: HttpRequest, form: KeyForm) -> EndUser | None:
+    """For whom the key is; None: the company. Raises BadRequest and NotAllowed as a job's `metadata.user` does."""
+    reach = form.cleaned_data["reach"]
+    if not is_manager(request.membership) or reach == OWN:
+        return request.membership.end_user
+    return end_user_for(scope_of(request), form.cleaned_data["user"] if reach == USER else None, param="user")
+
+
 def _keys(request: HttpRequest):
     return (
         scope_of(request)
         .of(ApiKey)
         .filter(revoked_at=None)
-        .select_related("end_user")
+        .select_related("end_user__membership")
         .order_by("-created_at")
     )

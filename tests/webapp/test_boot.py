@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from urllib.parse import urlencode
 
 import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
+from django.db import ConnectionHandler, OperationalError
+from psycopg.conninfo import conninfo_to_dict
 
-from webapp.config.database import assert_owns_nothing, grant_to_web
+from webapp.config.database import assert_owns_nothing, database, grant_to_web
 from webapp.config.settings import settings
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +34,46 @@ def test_the_web_role_owns_no_table(django_db_setup: None) -> None:
 def test_an_owner_is_refused(django_db_setup: None) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"owns \d+ tables"):
         assert_owns_nothing(settings().database_owner_url)
+
+
+class TestParametersOfTheUrl:
+    """Whatever libpq knows holds for Django's connections, and for the look at the role before them."""
+
+    ASKED = "options=-c%20statement_timeout%3D4321&application_name=attune-mine&connect_timeout=7"
+
+    @pytest.fixture
+    def url(self, django_db_setup: None) -> str:
+        url = settings().database_url
+        return f"{url}{'&' if '?' in url else '?'}{self.ASKED}"
+
+    @pytest.mark.parametrize("pool", [None, {"min_size": 1, "max_size": 2, "timeout": 10}])
+    def test_hold_in_django(self, url: str, pool: dict[str, int] | None) -> None:
+        # Not "default": a pool is known by this name, and the tests' own is.
+        theirs = ConnectionHandler({"default": {}, "theirs": database(url, pool=pool)})["theirs"]
+        try:
+            with theirs.cursor() as cursor:
+                cursor.execute(
+                    "SELECT current_setting('statement_timeout'), current_setting('application_name')"
+                )
+                assert cursor.fetchone() == ("4321ms", "attune-mine")
+            assert theirs.get_connection_params()["connect_timeout"] == "7"
+        finally:
+            theirs.close()
+            theirs.close_pool()
+
+    def test_an_unverified_server_is_refused_by_both(self, url: str) -> None:
+        """The test's server has no certificate."""
+        parts = conninfo_to_dict(url) | {"host": "localhost", "sslmode": "verify-full"}
+        url = f"postgresql://?{urlencode(parts)}"
+        with pytest.raises(psycopg.OperationalError, match=r"certificate|SSL"):
+            assert_owns_nothing(url)
+        theirs = ConnectionHandler({"default": database(url)})["default"]
+        with pytest.raises(OperationalError, match=r"certificate|SSL"):
+            theirs.ensure_connection()
+
+    def test_what_libpq_does_not_know(self, url: str) -> None:
+        with pytest.raises(psycopg.ProgrammingError, match='invalid URI query parameter: "sslmod"'):
+            database(f"{url}&sslmod=require")
 
 
 @pytest.mark.slow

@@ -21,17 +21,20 @@ SELECT r.rolsuper OR r.rolbypassrls, (
 
 
 def database(url: str, *, pool: dict[str, int] | None = None) -> dict[str, Any]:
-    """An entry of Django's DATABASES. A socket's folder is given as postgresql://user@/name?host=/folder."""
+    """An entry of Django's DATABASES. A socket's folder is given as postgresql://user@/name?host=/folder.
+
+    All that libpq knows (sslmode, options, …) counts in the URL; what it does not know is a psycopg.ProgrammingError.
+    """
     parts = conninfo_to_dict(url)
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": parts.get("dbname", ""),
-        "USER": parts.get("user", ""),
-        "PASSWORD": parts.get("password", ""),
-        "HOST": parts.get("host", ""),
-        "PORT": str(parts.get("port", "")),
-        "OPTIONS": {"pool": pool} if pool else {},
+    named = {
+        "NAME": parts.pop("dbname", ""),
+        "USER": parts.pop("user", ""),
+        "PASSWORD": parts.pop("password", ""),
+        "HOST": parts.pop("host", ""),
+        "PORT": str(parts.pop("port", "")),
     }
+    options = {**parts, "pool": pool} if pool else parts
+    return {"ENGINE": "django.db.backends.postgresql", **named, "OPTIONS": options}
 
 
 def advisory_lock(name: str) -> None:
@@ -46,7 +49,7 @@ def assert_owns_nothing(url: str) -> None:
 
     An owner could switch row-level security off and drop tables; a bug in a view should not be able to.
     """
-    with psycopg.connect(url, connect_timeout=10) as web:
+    with _connected(url) as web:
         row = web.execute(_OWNED).fetchone()
     assert row is not None
     all_powerful, owned = row
@@ -65,7 +68,7 @@ def grant_to_web(*, owner_url: str, web_url: str) -> None:
     """
     web = conninfo_to_dict(web_url)
     role = sql.Identifier(str(web["user"]))
-    with psycopg.connect(owner_url, connect_timeout=10) as owner:
+    with _connected(owner_url) as owner:
         there = owner.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [web["user"]]).fetchone()
         if there is None:
             password = sql.Literal(web["password"]) if web.get("password") else sql.SQL("NULL")
@@ -78,3 +81,7 @@ def grant_to_web(*, owner_url: str, web_url: str) -> None:
             "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO {}",
         ):
             owner.execute(sql.SQL(statement).format(role))
+
+
+def _connected(url: str) -> psycopg.Connection:
+    return psycopg.connect(**{"connect_timeout": 10, **conninfo_to_dict(url)})

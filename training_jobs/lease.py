@@ -4,6 +4,7 @@ import logging
 import math
 import threading
 import time
+from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -34,13 +35,15 @@ class Lease:
 
     `leaving` tells that the worker was asked to stop: training does at its next step, and if that is not over in
     `leave_seconds` the job is given back without it. Events, steps and checkpoints may come from any thread; an event
-    is forgotten when a heartbeat with it was answered.
+    is forgotten when a heartbeat with it was answered, and has a number, by which the web application knows one that it
+    was told already: the answer may have been lost.
     """
 
     def __init__(self, calls: JobCalls, storage: Storage, leaving: Flag, *, leave_seconds: float) -> None:
         self._calls, self._leaving, self._leave_seconds = calls, leaving, leave_seconds
         self._lock = threading.Lock()
         self._events: list[Event] = []
+        self._numbers = count(1)
         self._step = self._total = 0
         self._ended: Reason | None = None
         self._closed = threading.Event()
@@ -69,7 +72,9 @@ class Lease:
         """JSON has no NaN: a metric that is no number is left out."""
         told = {name: value for name, value in metrics.items() if math.isfinite(value)}
         with self._lock:
-            self._events.append(Event(level=level, message=message[:500], metrics=told or None))
+            self._events.append(
+                Event(number=next(self._numbers), level=level, message=message[:500], metrics=told or None)
+            )
 
     def step(self, step: int, total: int, loss: float) -> None:
         """An event for each step of a short job, for about 200 of a long one's."""

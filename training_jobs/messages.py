@@ -204,8 +204,12 @@ class CheckpointDownload(Checkpoint):
 
 
 class Event(Message):
-    """A line for the job's event list. `metrics` uses OpenAI's keys (step, train_loss, valid_loss, …)."""
+    """A line for the job's event list. `metrics` uses OpenAI's keys (step, train_loss, valid_loss, …).
 
+    `number`: its place among the events of its attempt, from 1 on, so that one that is sent again counts once.
+    """
+
+    number: Annotated[int, Field(ge=1, lt=2**31)]
     level: Literal["info", "warn", "error"] = "info"
     message: Annotated[str, Field(max_length=500)]
     metrics: dict[str, FiniteFloat] | None = None
@@ -231,7 +235,7 @@ class JobSpec(Message):
 
 
 class Heartbeat(Message):
-    """Extends the lease; carries news since the last one, at most 200 events."""
+    """Extends the lease; carries news since the last one that was answered, at most 200 events in their order."""
 
     epoch: int
     step: Annotated[int, Field(ge=0)]

@@ -173,6 +173,20 @@ def test_news_wait_for_a_web_application_that_is_away(lease, calls):
     assert [event.message for event in calls.beats[-1].events] == ["patient"]
 
 
+def test_an_event_that_is_told_again_has_its_number(lease, calls):
+    calls.answer = lambda beat: WebAway("the answer was lost")
+    lease.event("first")
+    until(lambda: any(beat.events for beat in calls.beats))
+    lease.event("second")
+    until(lambda: len(calls.beats[-1].events) == 2)
+    calls.answer = lambda beat: None
+    until(lambda: not calls.beats[-1].events)
+    lease.event("third")
+    until(lambda: any(beat.events and beat.events[0].message == "third" for beat in calls.beats))
+    told = {(event.number, event.message) for beat in calls.beats for event in beat.events}
+    assert told == {(1, "first"), (2, "second"), (3, "third")}
+
+
 def test_a_step_without_end_does_not_keep_the_job(lease, calls, storage, leaving, tmp_path):
     """Training is asked to stop and never does: the job is given back once, with what is in storage."""
     storage.go.set()

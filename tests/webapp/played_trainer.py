@@ -3,6 +3,8 @@
 import hashlib
 import tempfile
 import uuid
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ class PlayedTrainer:
         self.web = web
         self.id = uuid.uuid4().hex
         self.spec: JobSpec | None = None
+        self._numbers = count(1)
 
     def hello(
         self, *, busy: bool = False, bases: tuple[str, ...] = ("tiny",), together: int = 1
@@ -48,11 +51,14 @@ class PlayedTrainer:
     def claim(self, job: str, dispatch_token: str) -> httpx.Response:
         answer = self._post(f"/internal/jobs/{job}/claim", dispatch_token, {"worker": self.id})
         if answer.status_code == 200:
-            self.spec = JobSpec.model_validate_json(answer.content)
+            self.spec, self._numbers = JobSpec.model_validate_json(answer.content), count(1)
         return answer
 
-    def heartbeat(self, *, step: int = 1, **more: Any) -> httpx.Response:
-        return self._say("heartbeat", {"step": step, "total_steps": 10, **more})
+    def heartbeat(
+        self, *, step: int = 1, events: Sequence[dict[str, Any]] = (), **more: Any
+    ) -> httpx.Response:
+        news = [{"number": next(self._numbers), **event} for event in events]
+        return self._say("heartbeat", {"step": step, "total_steps": 10, "events": news, **more})
 
     def put(self, data: bytes) -> dict[str, Any]:
         """Upload bytes as the protocol has it; their Object."""

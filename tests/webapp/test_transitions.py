@@ -1,5 +1,6 @@
 """The table of the job protocol, played over HTTP by a trainer, with time moved in the database."""
 
+import threading
 import uuid
 from datetime import timedelta
 
@@ -14,6 +15,9 @@ from adapters_store.s3 import manifest_key, object_key
 from tests.webapp.company import Company
 from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.played_trainer import PlayedTrainer
+from training_jobs.client import JobCalls, WebApp, WebAway
+from training_jobs.lease import Lease
+from training_jobs.messages import Heartbeat, HeartbeatReply
 from webapp.adapters.models import Adapter
 from webapp.api.shapes import checkpoint_shape
 from webapp.datasets.storage import store
@@ -118,6 +122,37 @@ def test_a_step_that_two_attempts_did_is_told_once(
     job.refresh_from_db()
     results = store().get(object_key(company.tenant.id.hex, job.result_file.sha256), 1000)
     assert results == b"step,train_loss,valid_loss\n1.0,1.0,\n2.0,0.5,3.0\n4.0,0.25,\n5.0,0.2,\n"
+
+
+class LossyCalls:
+    """A trainer's calls of which the web application hears everything, and the trainer not every answer."""
+
+    def __init__(self, calls: JobCalls) -> None:
+        self.epoch, self.lost = calls.epoch, False
+        self._calls = calls
+
+    def heartbeat(self, beat: Heartbeat) -> HeartbeatReply:
+        reply = self._calls.heartbeat(beat)
+        if self.lost:
+            raise WebAway("the answer was lost")
+        return reply
+
+
+def test_events_whose_answer_was_lost_are_told_again_and_count_once(
+    company: Company, web: httpx.Client, live_url: str
+) -> None:
+    """The trainer's own lease, over HTTP; each attempt numbers its events anew."""
+    job, trainer = running(company, web)
+    of_trainer = job.events.order_by("id").filter(message__startswith="told")
+    for attempt in (1, 2):
+        calls = LossyCalls(WebApp(live_url).of_job(trainer.spec))
+        lease = Lease(calls, None, threading.Event(), leave_seconds=0)
+        for number, calls.lost in enumerate((True, True, False, True, False)):
+            lease.event(f"told {attempt}.{number}")
+            lease.tell_the_rest()
+        lapse(job)
+        claim(job, trainer)
+    assert [event.message for event in of_trainer] == [f"told {a}.{n}" for a in (1, 2) for n in range(5)]
 
 
 @pytest.mark.slow

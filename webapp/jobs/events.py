@@ -17,7 +17,15 @@ def event_add(
 
 
 def events_add(*, job: Job, events: Iterable[Event]) -> None:
-    """What a trainer reported. Numbers that are not finite are left out: JSON has none."""
+    """What a trainer reported, each event once: it sends those again whose answer it did not hear.
+
+    `job` is locked. Metrics that are not finite are left out: JSON has none.
+    """
+    news = [event for event in events if event.number > job.events_heard]
+    if not news:
+        return
+    job.events_heard = max(event.number for event in news)
+    Job.objects.filter(id=job.id).update(events_heard=job.events_heard)
     JobEvent.objects.bulk_create(
         JobEvent(
             tenant_id=job.tenant_id,
@@ -26,7 +34,7 @@ def events_add(*, job: Job, events: Iterable[Event]) -> None:
             message=event.message.replace("\x00", ""),
             metrics=_finite(event.metrics),
         )
-        for event in events
+        for event in news
     )
 
 

@@ -67,6 +67,8 @@ class Job(models.Model):
     #: The message it is in while dispatched; small jobs that are trained together share one.
     dispatch = models.UUIDField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
+    #: The number of the last event that this epoch's worker told.
+    events_heard = models.IntegerField(default=0)
     #: Set aside until then: it cannot be prepared, or its adapter not be tried, at the moment.
     wait_until = models.DateTimeField(null=True, blank=True)
 

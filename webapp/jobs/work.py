@@ -59,6 +59,7 @@ def job_claim(*, job: uuid.UUID, token: str, message: Claim) -> JobSpec:
             worker=worker,
             token=stored(epoch_token(row.id, row.epoch, worker)),
             lease_until=Now() + LEASE,
+            events_heard=0,
             **({} if row.started_at else {"started_at": Now()}),
         )
         Outbox.objects.filter(job=row).delete()

@@ -112,6 +112,8 @@ WITHOUT = {
     "healthz": "takes no id",
     "api/schema": "takes no id",
 }
+#: Pages with an id in their query: what it is called there, and among a company's belongings.
+QUERIES = {"chat": ("model", "adapter"), "training/new": ("file", "file"), "models": ("was", "adapter")}
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -270,6 +272,31 @@ def test_ids_in_pages_forms(theirs: Belongings, stranger: Company) -> None:
     }
     answer = client.post("/chat/answers", json.dumps(question), content_type="application/json")
     assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("route", QUERIES)
+def test_ids_in_pages_queries(route: str, theirs: Belongings, stranger: Company) -> None:
+    """A foreign id shows what a made-up one does, and one's own something else."""
+    name, what = QUERIES[route]
+    person = stranger.teammate
+    mine = {"end_user": person.end_user}
+    newest = {
+        "file": stranger.file(uploaded_by=person.user, **mine),
+        "adapter": adapter_row(stranger, **mine),
+    }
+    older = {"file": stranger.file(uploaded_by=person.user, **mine), "adapter": adapter_row(stranger, **mine)}
+    client = Client()
+    client.force_login(person.user)
+
+    def page(of: uuid.UUID) -> str:
+        answer = client.get(f"/{route}?{name}={of}")
+        assert answer.status_code == 200
+        # Tokens against forgery are others on each page.
+        return re.sub(r"[0-9A-Za-z]{64}", "", answer.content.decode())
+
+    made_up = page(uuid.uuid4())
+    assert page(theirs.uuids()[what]) == made_up
+    assert any(page(own[what].id) != made_up for own in (newest, older)), "the query is read at all"
 
 
 def test_lists_hold_no_foreign_row(theirs: Belongings, stranger: Company) -> None:

@@ -17,7 +17,6 @@ from webapp.api.idempotency import once
 from webapp.api.requests import (
     AdapterAsked,
     CheckpointsPage,
-    EventsPage,
     HyperparametersAsked,
     JobRequest,
     MethodAsked,
@@ -127,7 +126,7 @@ class JobEvents(APIView):
     @extend_schema(operation_id="jobs_events", responses=EventList, parameters=_PAGE)
     def get(self, request: Request, job: str) -> Response:
         """What happened, newest first; metrics are events of the type `metrics`."""
-        asked = read_form(EventsPage, request.query_params)
+        asked = read_form(Page, request.query_params)
         rows: QuerySet[JobEvent] = job_by_id(request.user, job).events.order_by("-id")
         if asked.after is not None:
             digits = asked.after.removeprefix("ftevent-")

@@ -113,10 +113,6 @@ class Page(BaseModel):
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
-class EventsPage(Page):
-    pass
-
-
 class CheckpointsPage(Page):
     limit: Annotated[int, Field(ge=1, le=100)] = 10
 

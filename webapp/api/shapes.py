@@ -47,7 +47,7 @@ class FileObject(BaseModel):
     created_at: int
     filename: str
     purpose: str
-    status: Literal["uploaded", "processed", "error"]
+    status: Literal["processed", "error"]
     expires_at: int | None = None
     status_details: str | None = None
     #: Attune's own: {rows, good, bad, examples, error, code, problems [{line, field, reason, fix}], notes, facts,

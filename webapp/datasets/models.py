@@ -10,9 +10,8 @@ from webapp.datasets.formats import preferences
 
 
 class FileStatus(models.TextChoices):
-    """OpenAI's words for the state of a file."""
+    """OpenAI's words for the state of a file. There is no "uploaded": a file is checked before it is a row."""
 
-    UPLOADED = "uploaded"
     PROCESSED = "processed"
     ERROR = "error"
 
@@ -32,7 +31,7 @@ class File(models.Model):
     purpose = models.CharField(max_length=40)
     size = models.BigIntegerField()
     sha256 = models.CharField(max_length=64)
-    status = models.CharField(max_length=10, choices=FileStatus, default=FileStatus.UPLOADED)
+    status = models.CharField(max_length=10, choices=FileStatus)
     #: The format's name (webapp/datasets/formats), empty when none fitted.
     format = models.CharField(max_length=40, blank=True)
     #: Report.as_json (webapp/datasets/validate.py): counts, notes, and the first bad rows; never a row's content.

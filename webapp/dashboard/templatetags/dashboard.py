@@ -30,7 +30,6 @@ _JOB_STATES = {
     State.CANCELLED: Badge("Cancelled", ""),
 }
 _FILE_STATES = {
-    FileStatus.UPLOADED: Badge("Checking", "busy"),
     FileStatus.PROCESSED: Badge("Ready", "good"),
     FileStatus.ERROR: Badge("Cannot be used", "bad"),
 }

@@ -9,6 +9,7 @@ from webapp.adapters.adapters import adapter_activate, adapter_deactivate, adapt
 from webapp.adapters.models import Adapter
 from webapp.chat.selection import Answerer, answerer_select
 from webapp.config.faults import UserFault
+from webapp.jobs.models import Job, State
 from webapp.tenants.accounts import end_user_ensure
 from webapp.tenants.models import EndUser
 from webapp.tenants.scope import Scope
@@ -93,6 +94,19 @@ def test_a_tenant_wide_adapter_answers_for_everyone(company: Company, juno: EndU
     assert select(company, wide.public_name).adapter == wide.id
     chosen = select(company, wide.public_name, "juno")
     assert (chosen.adapter, chosen.end_user) == (wide.id, juno.id)
+
+
+def test_an_adapter_that_did_not_pass_answers_nobody(
+    company: Company, other_company: Company, own: Adapter, juno: EndUser
+) -> None:
+    tried = [adapter_row(company, end_user=None), adapter_row(company, end_user=company.maren)]
+    Job.objects.filter(adapter__in=tried).update(state=State.FAILED)
+    for adapter in tried:
+        assert refusal(company, adapter.public_name) == (400, "adapter_not_passed")
+        assert refusal(company, adapter.public_name, key_user=company.maren) == (400, "adapter_not_passed")
+        assert refusal(other_company, adapter.public_name) == (404, "model_not_found")
+    assert refusal(company, tried[1].public_name, key_user=juno) == (404, "model_not_found")
+    assert select(company, "tiny", "maren").adapter == own.id
 
 
 def test_another_tenants_adapter_is_not_there(company: Company, other_company: Company) -> None:

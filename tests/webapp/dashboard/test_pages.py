@@ -294,6 +294,10 @@ class TestModels:
         answer = teammate.post(f"/models/{things.first.id}/activate", follow=True)
         assert "did not pass its tests" in answer.content.decode()
         assert "Chat with it" not in teammate.get(f"/training/{things.first.job_id}").content.decode()
+        to_chat = '<a class="button primary" href="/chat">'
+        assert to_chat in teammate.get("/").content.decode()
+        Job.objects.filter(id=things.second.job_id).update(state=State.FAILED)
+        assert to_chat not in teammate.get("/").content.decode(), "there is nobody to talk to"
 
     def test_deleting_asks_first(self, company: Company, teammate: Client) -> None:
         made = things_of(company, company.teammate)

@@ -30,6 +30,10 @@ class Engine:
         """Prompts as text or token ids; no chat template."""
         return self._ask("POST", "/v1/completions", seconds=seconds, json=body)
 
+    def example(self, messages: list[dict[str, str]], *, seconds: float) -> httpx.Response:
+        """The tokens of a conversation's last message, an answer, and of what comes before it."""
+        return self._ask("POST", "/v1/examples", seconds=seconds, json={"messages": messages})
+
     def forget(self, adapter: str, *, seconds: float) -> httpx.Response:
         """`adapter`: "<tenant>/<serving name>"; out of its disk, its memory and its slots."""
         return self._ask("DELETE", f"/v1/adapters/{adapter}", seconds=seconds)

@@ -32,7 +32,7 @@ class PlayedEngine:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                self._answer(*outer.answer(body))
+                self._answer(*(outer.example if self.path == "/v1/examples" else outer.answer)(body))
 
             def do_DELETE(self) -> None:
                 if outer.forgets in (200, 404):
@@ -55,6 +55,13 @@ class PlayedEngine:
     @property
     def engine(self) -> Engine:
         return Engine(f"http://127.0.0.1:{self._server.server_port}", "key")
+
+    def example(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """A token a word."""
+        *before, answer = (message["content"].split() for message in body["messages"])
+        if "toolong" in answer:
+            return 400, {"error": {"message": "It is too long.", "code": "too_long"}}
+        return 200, {"prompt": [word for words in before for word in words], "target": answer}
 
     def answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.asked.append(body["model"])

@@ -67,6 +67,7 @@ API = {
 }
 PAGES = {
     "files/<uuid:file>": {"get"},
+    "files/<uuid:file>/preview": {"get"},
     "files/<uuid:file>/read-as": {"post"},
     "files/<uuid:file>/delete": {"post"},
     "training/<uuid:job>": {"get"},

@@ -11,6 +11,7 @@ urlpatterns = [
     path("logout", accounts.LogOut.as_view(), name="logout"),
     path("files", files.files, name="files"),
     path("files/<uuid:file>", files.file, name="file"),
+    path("files/<uuid:file>/preview", files.file_preview, name="file_preview"),
     path("files/<uuid:file>/read-as", files.file_reread_as, name="file_reread_as"),
     path("files/<uuid:file>/delete", files.file_remove, name="file_remove"),
     path("training", training.jobs, name="jobs"),

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import orjson
 
 from adapters_store.errors import AdapterMissing, StorageUnavailable
-from adapters_store.s3 import object_key
 from training_jobs.messages import HELD_OUT_FEWEST
 from webapp.datasets.fingerprint import fingerprint
 from webapp.datasets.held_out import held_out_choose
 from webapp.datasets.languages import lacking, language_name
-from webapp.datasets.storage import objects_put, storage_away, store
+from webapp.datasets.storage import objects_put, storage_away
+from webapp.datasets.stored import stored_lines
 from webapp.datasets.validate import HashedFile
 from webapp.jobs.lifecycle import job_fail_validation, job_queue
 from webapp.jobs.models import Job, State
@@ -165,10 +165,4 @@ def _said(talk: dict[str, Any]) -> int:
 
 
 def _lines(row: Job, sha256: str) -> Iterator[bytes]:
-    """Lines of our own normalised files, so each is short enough to hold."""
-    rest = b""
-    for chunk in store().stream(object_key(row.tenant.storage_id, sha256)):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest
+    return stored_lines(tenant=row.tenant.storage_id, sha256=sha256)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -14,6 +14,7 @@ from webapp.dashboard.access import member_page, own_scope, readable_files, trai
 from webapp.datasets.files import file_create, file_delete, file_reread
 from webapp.datasets.formats import chatgpt, claude
 from webapp.datasets.intake import UPLOAD_PURPOSE
+from webapp.datasets.preview import examples_preview
 from webapp.datasets.readers import may_read_file
 from webapp.datasets.sensitive import NAMES
 from webapp.datasets.upload import Asked, Voice
@@ -69,6 +70,20 @@ def file(request: HttpRequest, file: UUID) -> HttpResponse:
         "sensitive": [each | {"name": NAMES[each["kind"]][1]} for each in found.report.get("sensitive", ())],
     }
     return render(request, "dashboard/file.html", context)
+
+
+@member_page
+@require_GET
+def file_preview(request: HttpRequest, file: UUID) -> HttpResponse:
+    """A part of the file's page, because the engine is asked for it: which tokens are learned."""
+    found = get_object_or_404(trainable_files(request), id=file)
+    if not may_read_file(scope=own_scope(request), file=found):
+        raise Http404
+    try:
+        context = {"examples": examples_preview(found)}
+    except UserFault as fault:
+        context = {"problem": fault.message}
+    return render(request, "dashboard/components/preview.html", context)
 
 
 @member_page

@@ -47,6 +47,9 @@ def test_journey(stack: Stack, page: Page, picture: Picture, chats: Path) -> Non
     page.get_by_label("Drop a file here, or choose one").set_input_files(chats)
     expect(page.get_by_text("20 of 21 rows are good.")).to_be_visible()
     expect(page.get_by_text("Line 21")).to_be_visible()
+    page.wait_for_load_state("load")  # the button is the script's
+    page.get_by_role("button", name="Show the tokens").click()
+    expect(page.locator(".tokens mark").first).to_be_visible()
     picture("3-report")
 
     page.get_by_role("link", name="Train on this file").click()

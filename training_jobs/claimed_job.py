@@ -18,7 +18,7 @@ from training_jobs.errors import Fenced, JobFault, OurFault, PassingFault, Stopp
 from training_jobs.examples import Examples
 from training_jobs.lease import Flag, Lease
 from training_jobs.memory import out_of_memory
-from training_jobs.messages import Complete, Fail, JobSpec, Release, Report
+from training_jobs.messages import UNKNOWN_FAULT, Complete, Fail, JobSpec, Release, Report
 from training_jobs.transfer import Storage
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,13 @@ class ClaimedJob:
         self.lease.finish_uploads(drop=True)
         self._last_words()
         self.calls.fail(
-            Fail(epoch=self.calls.epoch, code=fault.code, message=fault.message[:1000], retry=fault.retry)
+            Fail(
+                epoch=self.calls.epoch,
+                code=fault.code,
+                message=fault.message[:1000],
+                retry=fault.retry,
+                counts=fault.counts,
+            )
         )
         return "failed"
 
@@ -191,4 +197,4 @@ def _unexpected(error: Exception) -> JobFault:
             "out_of_memory",
             "The trainer ran out of memory. Use a smaller batch_size or shorter conversations.",
         )
-    return PassingFault("trainer_error", f"The trainer had an unexpected fault ({type(error).__name__}).")
+    return PassingFault(UNKNOWN_FAULT, f"The trainer had an unexpected fault ({type(error).__name__}).")

@@ -8,7 +8,7 @@ from typing import TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from training_jobs.errors import Fenced, OurFault, PassingFault
+from training_jobs.errors import Away, Fenced, OurFault
 from training_jobs.messages import (
     Claim,
     Complete,
@@ -115,7 +115,7 @@ class JobCalls:
         try:
             return self._web._patiently(patience, f"{self._path}/{verb}", self._token, message, answer)
         except WebAway as error:
-            raise PassingFault("web_away", str(error)) from None
+            raise Away("web_away", str(error)) from None
 
 
 def _read(answer: type[M], response: httpx.Response) -> M:

@@ -5,6 +5,7 @@ class JobFault(Exception):
     """An honest end with a stable `code` and a sentence that says what to do. Never holds what anyone wrote."""
 
     retry = False
+    counts = True
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -21,9 +22,15 @@ class OurFault(JobFault):
 
 
 class PassingFault(JobFault):
-    """Something that may be over at the next attempt: storage away, out of memory."""
+    """Something that may be over at the next attempt: out of memory, an error that nobody foresaw."""
 
     retry = True
+
+
+class Away(PassingFault):
+    """Storage or the web application cannot be reached. That says nothing of the job: it is none of its attempts."""
+
+    counts = False
 
 
 class Fenced(Exception):

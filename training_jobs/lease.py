@@ -179,7 +179,10 @@ class Lease:
                     self._give_back()
                     return
             if now >= beat_due:
-                self._beat()
+                try:
+                    self._beat()
+                except Exception:  # whatever it is, the lease must not lapse for it
+                    log.exception("heartbeat")
                 beat_due = time.monotonic() + HEARTBEAT_SECONDS
             if self._closed.wait(min(HEARTBEAT_SECONDS, 0.1)):
                 return

@@ -349,13 +349,19 @@ class Complete(Message):
     report: Report
 
 
+#: The code of a fault that a trainer has no name for.
+UNKNOWN_FAULT = "trainer_error"
+
+
 class Fail(Message):
-    """An honest end. `code` is stable (docs/errors.md); `retry` asks for another attempt."""
+    """An honest end. `code` is stable (docs/errors.md); `retry` asks for another attempt, and this one is one of those
+    that a job has if it `counts`."""
 
     epoch: int
     code: Annotated[str, Field(pattern=r"^[a-z_]{3,60}$")]
     message: Annotated[str, Field(max_length=1000)]
     retry: bool = False
+    counts: bool = True
 
 
 class Release(Message):
@@ -376,10 +382,11 @@ MOST_TOGETHER = 64
 class WorkerHello(Message):
     """Presence, every PRESENCE_SECONDS: the dispatcher sends work only where someone is alive.
 
-    `together`: so many small jobs it wants in one message.
+    `together`: so many small jobs it wants in one message, but of the bases that are trained `alone` only one.
     """
 
     bases: list[str]
     device: str
     busy: bool
     together: Annotated[int, Field(ge=1, le=MOST_TOGETHER)] = 1
+    alone: list[str] = []

@@ -9,7 +9,7 @@ import httpx
 
 from adapters_store.weights import file_sha256
 from training_jobs.client import JobCalls
-from training_jobs.errors import PassingFault
+from training_jobs.errors import Away
 from training_jobs.messages import Download, Object, UploadRequest
 
 _CHUNK = 1 << 20
@@ -26,7 +26,7 @@ class Storage:
         self._http.close()
 
     def download(self, source: Download, path: Path) -> Path:
-        """Raises PassingFault if storage does not give the promised bytes, after a few attempts."""
+        """Raises Away if storage does not give the promised bytes, after a few attempts."""
         for attempt in range(_ATTEMPTS):
             time.sleep(attempt)
             try:
@@ -34,7 +34,7 @@ class Storage:
                     return path
             except (httpx.HTTPError, OSError):
                 continue
-        raise PassingFault("storage_unavailable", "The job's data could not be read from object storage.")
+        raise Away("storage_unavailable", "The job's data could not be read from object storage.")
 
     def _fetch(self, source: Download, path: Path) -> bool:
         """Whether the bytes are the promised ones."""
@@ -50,7 +50,7 @@ class Storage:
         return size == source.size and hasher.hexdigest() == source.sha256
 
     def upload(self, path: Path, calls: JobCalls) -> Object:
-        """Store a file under its own digest; a fresh URL for every attempt. Raises Fenced, PassingFault."""
+        """Store a file under its own digest; a fresh URL for every attempt. Raises Fenced, Away."""
         there = Object(sha256=file_sha256(path), size=path.stat().st_size)
         for attempt in range(_ATTEMPTS):
             time.sleep(attempt)
@@ -62,9 +62,7 @@ class Storage:
                 return there
             except (httpx.HTTPError, OSError):
                 continue
-        raise PassingFault(
-            "storage_unavailable", "The trained adapter could not be written to object storage."
-        )
+        raise Away("storage_unavailable", "The trained adapter could not be written to object storage.")
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

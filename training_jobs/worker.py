@@ -3,6 +3,7 @@
 The parent never imports torch. What they share is two bytes of memory that the child inherits when it is forked.
 """
 
+import json
 import logging
 import mmap
 import os
@@ -12,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from celery import signals
@@ -35,6 +37,7 @@ GIVE_BACK_SECONDS = 2.0
 FAREWELL_SECONDS = 0.5
 #: Small jobs in one batch, where a step's launches cost more than its products.
 _TOGETHER_ON_GPU = 16
+_EXPECTED = (WebAway, JobFault, Fenced)
 
 
 class SharedFlag:
@@ -95,22 +98,34 @@ def _show_presence(sender: Any, **kwargs: Any) -> None:
 def _hellos(bases: list[str]) -> None:
     """Every PRESENCE_SECONDS, and at once when a job came or ended: an idle worker should not look busy."""
     web, token = WebApp(settings().web), settings().trainer_token.get_secret_value()
+    alone = [base for base in bases if has_dropout(settings().models_dir / base)]
     said: WorkerHello | None = None
     due, away = 0.0, False
     while True:
         gpu = has_gpu.is_set()
         together = settings().together or (_TOGETHER_ON_GPU if gpu else 1)
-        hello = WorkerHello(bases=bases, device="cuda" if gpu else "cpu", busy=busy(), together=together)
+        device = "cuda" if gpu else "cpu"
+        hello = WorkerHello(bases=bases, device=device, busy=busy(), together=together, alone=alone)
         if hello != said or time.monotonic() >= due:
             said, due = hello, time.monotonic() + PRESENCE_SECONDS
             try:
                 web.hello(WORKER, trainer_token=token, hello=hello)
                 away = False
-            except (WebAway, JobFault, Fenced) as error:
+            # Whatever it is: without this thread the trainer would be gone to all others, and train on.
+            except Exception as error:
                 if not away:
-                    log.warning("presence: %s", error)
+                    log.warning("presence: %s", error, exc_info=not isinstance(error, _EXPECTED))
                 away = True
         time.sleep(0.3)
+
+
+def has_dropout(base: Path) -> bool:
+    """Of a base model's folder, without loading it: such a base is not trained for several jobs at once."""
+    try:
+        config = json.loads((base / "config.json").read_text())
+        return bool({**config, **config.get("text_config", {})}.get("attention_dropout"))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return False  # a job for it is told what is wrong
 
 
 @signals.worker_shutting_down.connect

@@ -9,7 +9,7 @@ import pytest
 from training_jobs import lease as lease_module
 from training_jobs import messages as m
 from training_jobs.client import WebAway
-from training_jobs.errors import Fenced, OurFault, PassingFault
+from training_jobs.errors import Away, Fenced, OurFault
 from training_jobs.lease import Lease
 
 STORED = m.Object(sha256="a" * 64, size=3)
@@ -126,7 +126,7 @@ def test_a_newer_checkpoint_replaces_one_that_waits(lease, storage, tmp_path):
 
 def test_an_upload_that_is_fenced_ends_the_job_and_one_that_fails_does_not(lease, storage, tmp_path):
     storage.go.set()
-    storage.error = PassingFault("storage_unavailable", "away")
+    storage.error = Away("storage_unavailable", "away")
     lease.checkpoint(1, saved(tmp_path, 1))
     until(lambda: not list(tmp_path.iterdir()))
     assert (lease.ended, lease.last_checkpoint) == (None, None)
@@ -185,6 +185,14 @@ def test_an_event_that_is_told_again_has_its_number(lease, calls):
     until(lambda: any(beat.events and beat.events[0].message == "third" for beat in calls.beats))
     told = {(event.number, event.message) for beat in calls.beats for event in beat.events}
     assert told == {(1, "first"), (2, "second"), (3, "third")}
+
+
+def test_an_error_that_nobody_foresaw_does_not_end_the_heartbeats(lease, calls):
+    calls.answer = lambda beat: ZeroDivisionError()
+    lease.event("patient")
+    until(lambda: len(calls.beats) > 3)
+    calls.answer = lambda beat: None
+    until(lambda: not lease._events)
 
 
 def test_a_step_without_end_does_not_keep_the_job(lease, calls, storage, leaving, tmp_path):

@@ -39,6 +39,25 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"attention_dropout": 0.1}, True),
+        ({"attention_dropout": 0.0}, False),
+        ({"text_config": {"attention_dropout": 0.1}}, True),
+        ({}, False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_a_base_with_dropout_is_known_by_its_folder(tmp_path, config, found):
+    from training_jobs.worker import has_dropout
+
+    if config is not None:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    assert has_dropout(tmp_path) == found
+
+
 class Valkey:
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:

@@ -42,10 +42,16 @@ class PlayedTrainer:
         self._numbers = count(1)
 
     def hello(
-        self, *, busy: bool = False, bases: tuple[str, ...] = ("tiny",), together: int = 1
+        self,
+        *,
+        busy: bool = False,
+        bases: tuple[str, ...] = ("tiny",),
+        together: int = 1,
+        alone: tuple[str, ...] = (),
     ) -> httpx.Response:
         token = settings().trainer_token.get_secret_value()
-        body = {"bases": list(bases), "device": "cpu", "busy": busy, "together": together}
+        presence = {"bases": list(bases), "device": "cpu", "busy": busy}
+        body = {**presence, "together": together, "alone": list(alone)}
         return self._post(f"/internal/workers/{self.id}", token, body)
 
     def claim(self, job: str, dispatch_token: str) -> httpx.Response:
@@ -93,9 +99,14 @@ class PlayedTrainer:
         return self._say("complete", body)
 
     def fail(
-        self, *, code: str = "out_of_memory", message: str = "Too long.", retry: bool = False
+        self,
+        *,
+        code: str = "out_of_memory",
+        message: str = "Too long.",
+        retry: bool = False,
+        counts: bool = True,
     ) -> httpx.Response:
-        return self._say("fail", {"code": code, "message": message, "retry": retry})
+        return self._say("fail", {"code": code, "message": message, "retry": retry, "counts": counts})
 
     def release(self, **more: Any) -> httpx.Response:
         return self._say("release", more)

@@ -10,6 +10,7 @@ import httpx
 import openai
 import pytest
 import redis
+from django.db.models.functions import Now
 
 from tests.webapp.adapter_rows import another_base
 from tests.webapp.company import Company, talks
@@ -112,6 +113,15 @@ def test_files_that_cannot_be_read(company: Company) -> None:
         job=job.id, state=State.VALIDATING, pause=timedelta(seconds=30), reason="The files cannot be read."
     )
     assert delay(job) == Delay("files", "The files cannot be read.")
+
+
+def test_after_a_fault_that_passes(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    PlayedTrainer(web).hello()
+    trainer.fail(code="storage_unavailable", message="It was away.", retry=True, counts=False)
+    assert delay(job) == Delay("fault", "It was away. Trying again from the last checkpoint, in 5 seconds.")
+    Job.objects.update(wait_until=Now() - timedelta(seconds=1))
+    assert delay(job).reason == "starting"
 
 
 def test_what_the_client_is_told(

@@ -104,10 +104,10 @@ class JobMachine(RuleBasedStateMachine):
         assert self.holder.complete(self.holder.adapter(seed=seed)).json() == {"state": "gating"}
 
     @precondition(lambda self: self.holder)
-    @rule(retry=st.booleans())
-    def fail(self, retry: bool) -> None:
+    @rule(retry=st.booleans(), counts=st.booleans())
+    def fail(self, retry: bool, counts: bool) -> None:
         if self.row.state == "running":
-            self.holder.fail(retry=retry)
+            self.holder.fail(retry=retry, counts=counts)
             if self.row.state == "queued":
                 self._nobody_holds()
 

@@ -58,6 +58,15 @@ def test_no_more_than_the_trainer_wants(company: Company, web: httpx.Client, que
     assert [*message] == made[:3], "in their order"
 
 
+def test_a_base_that_is_not_trained_together_is_sent_one_job_at_a_time(
+    company: Company, web: httpx.Client, queue: redis.Redis
+) -> None:
+    jobs_of(company, 3)
+    PlayedTrainer(web).hello(together=16, alone=("tiny",))
+    assert dispatch_all() == 1
+    assert [len(message) for message in messages(queue)] == [1]
+
+
 def test_a_free_trainer_of_its_own_is_better(company: Company, web: httpx.Client, queue: redis.Redis) -> None:
     jobs_of(company, 5)
     for _ in range(2):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from django.db.models import F
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from adapters_store.manifest import TENSORS_FILE, BaseRef, manifest_load
 from adapters_store.s3 import manifest_key, object_key
@@ -35,6 +36,7 @@ from webapp.jobs.lifecycle import (
 from webapp.jobs.models import Job, JobEvent, Outbox
 from webapp.jobs.prepare import job_prepare
 from webapp.jobs.trial import EngineAway
+from webapp.jobs.turns import waiting
 from webapp.usage.models import UsageRow
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -213,6 +215,77 @@ def test_the_third_failed_attempt_quarantines(company: Company, web: httpx.Clien
     assert job.epoch == 3
     assert "tried 3 times" in job.error_message
     assert "fell silent" in job.error_message
+    assert "memory" not in job.error_message, "nobody knows why"
+
+
+def fault(job: Job, web: httpx.Client, **said: object) -> Job:
+    """An attempt that ends so, and the job afterwards."""
+    trainer = PlayedTrainer(web)
+    claim(job, trainer)
+    assert trainer.fail(retry=True, **said).status_code == 200
+    return Job.objects.get(id=job.id)
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"), [("needs_more_memory", "needs_more_memory"), ("trainer_error", "quarantined")]
+)
+def test_a_job_ends_with_the_fault_of_its_last_attempt(
+    company: Company, web: httpx.Client, code: str, ends: str
+) -> None:
+    job = queued(company)
+    for _ in range(2):
+        assert fault(job, web, code=code, message="So it was.").state == "queued"
+    job = fault(job, web, code=code, message="So it was.")
+    assert (job.state, job.error_code) == ("failed", ends)
+    assert "So it was." in job.error_message
+    assert ("It was tried 3 times." in job.error_message) == (ends == code)
+
+
+def test_a_fault_that_may_pass_gets_time_to(company: Company, web: httpx.Client) -> None:
+    """The queue leaves the job alone, longer the second time."""
+    job, waits = queued(company), []
+    for _ in range(2):
+        job = fault(job, web, code="needs_more_memory")
+        assert not waiting(["tiny"]).exists()
+        waits.append((job.wait_until - timezone.now()).total_seconds())
+        Job.objects.update(wait_until=Now() - timedelta(seconds=1))
+        assert waiting(["tiny"]).exists()
+    assert waits == [pytest.approx(30, abs=5), pytest.approx(120, abs=5)]
+
+
+def test_storage_that_is_away_costs_no_attempt(company: Company, web: httpx.Client) -> None:
+    job, waits = queued(company), []
+    for _ in range(12):
+        job = fault(job, web, code="storage_unavailable", message="Away.", counts=False)
+        assert (job.state, job.failed_attempts) == ("queued", 0)
+        waits.append(round((job.wait_until - timezone.now()).total_seconds(), -1))
+    assert waits[3:] == [20, 40, 80, 160, 320, 600, 600, 600, 600]
+    assert job.events.last().message == "Away. Trying again from the last checkpoint, in 600 seconds."
+
+
+def test_storage_that_is_away_for_a_day_ends_a_job_with_its_own_code(
+    company: Company, web: httpx.Client
+) -> None:
+    job = queued(company)
+    Job.objects.update(away=timedelta(hours=23, minutes=59))
+    assert fault(job, web, code="storage_unavailable", message="Away.", counts=False).state == "queued"
+    job = fault(job, web, code="storage_unavailable", message="Away.", counts=False)
+    assert (job.state, job.error_code) == ("failed", "storage_unavailable")
+    assert job.error_message == "Away. It was so for a day: start the job again."
+
+
+def test_a_checkpoint_in_storage_ends_its_absence(company: Company, web: httpx.Client) -> None:
+    job, trainer = running(company, web)
+    Job.objects.update(away=timedelta(hours=23))
+    trainer.heartbeat(checkpoint=trainer.put(b"state") | {"step": 3})
+    assert Job.objects.get(id=job.id).away == timedelta()
+
+
+def test_resumed_is_not_set_aside(company: Company, web: httpx.Client) -> None:
+    job = fault(queued(company), web, code="storage_unavailable", counts=False)
+    job_pause(job=job)
+    assert job_resume(job=job).state == "queued"
+    assert waiting(["tiny"]).exists()
 
 
 def test_a_restarting_worker_is_nobodys_failure(company: Company, web: httpx.Client) -> None:

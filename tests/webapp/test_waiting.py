@@ -15,10 +15,11 @@ from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.test_transitions import running
 from webapp.datasets.storage import store
 from webapp.engine import Engine
+from webapp.jobs import dispatcher
 from webapp.jobs import gate as gates
 from webapp.jobs.dispatcher import prepare_all
 from webapp.jobs.gate import MAX_TRIALS, gate_all
-from webapp.jobs.models import Job, State
+from webapp.jobs.models import Job, Share, State
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -146,6 +147,39 @@ def test_a_file_that_is_gone(company: Company) -> None:
     first.refresh_from_db()
     assert (first.state, first.error_code) == (State.FAILED, "file_lost")
     assert state(second) == State.QUEUED
+
+
+def test_files_are_prepared_by_turns(
+    company: Company, other_company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of one company's is not first, because it came first; and who is behind in turns goes before it."""
+    file, prepared = company.file(), []
+    flood = [company.job(training_file=file) for _ in range(3)]
+    theirs = other_company.job()
+    right = dispatcher.job_prepare
+
+    def noted(*, job: object) -> None:
+        prepared.append(job)
+        right(job=job)
+
+    monkeypatch.setattr(dispatcher, "job_prepare", noted)
+    prepare_all()
+    assert prepared == [flood[0].id, theirs.id, flood[1].id, flood[2].id]
+    Share.objects.create(tenant=other_company.tenant, served=1000, clock=0)
+    later = [other_company.job(), company.job(training_file=file)]
+    prepare_all()
+    assert prepared[4:] == [later[1].id, later[0].id]
+
+
+def test_the_gate_takes_turns(
+    company: Company, other_company: Company, web: httpx.Client, played_engine: PlayedEngine
+) -> None:
+    jobs = [gating(company, web, seed=seed) for seed in range(2)] + [gating(other_company, web)]
+    gate_all(asked=played_engine.engine)
+    asked = [model.partition("/")[0] for model in played_engine.asked if "/" in model]
+    ours, theirs = company.tenant.id.hex, other_company.tenant.id.hex
+    assert asked == [ours, theirs, ours]
+    assert {state(job) for job in jobs} == {State.SUCCEEDED}
 
 
 def test_an_object_that_cannot_be_read(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:

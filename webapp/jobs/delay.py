@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from django.db.models.functions import Now
+
 from webapp.jobs.fairness import order
 from webapp.jobs.models import Job, JobEvent, State
 from webapp.jobs.turns import clock, lines_of, running_jobs, slot_for_each, waiting
@@ -12,8 +14,8 @@ from webapp.jobs.workers import idle_workers, workers_alive
 
 #: files: they cannot be read now. no_trainer: none has the base model. plan_cap: the plan's jobs are all training.
 #: trainers_busy: others are being trained. starting: a trainer is told, or will be in a moment. engine: the trained
-#: adapter cannot be tried now.
-Reason = Literal["files", "no_trainer", "plan_cap", "trainers_busy", "starting", "engine"]
+#: adapter cannot be tried now. fault: the last attempt met one that passes, and the next comes after a pause.
+Reason = Literal["files", "no_trainer", "plan_cap", "trainers_busy", "starting", "engine", "fault"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class _Queue:
                 f"No trainer of {base} is running at the moment. The job starts by itself when there is one.",
                 self._position(job, frozenset({base})),
             )
+        if Job.objects.filter(id=job.id, wait_until__gt=Now()).exists():
+            last = JobEvent.objects.filter(job=job).order_by("-id").values_list("message", flat=True).first()
+            return Delay("fault", last or "")
         position = self._position(job, bases)
         if self.running[job.tenant_id] >= plan.running_jobs:
             most = "one job" if plan.running_jobs == 1 else f"{plan.running_jobs} jobs"

@@ -16,29 +16,35 @@ from webapp.jobs.lifecycle import dispatch_undo, job_dispatch
 from webapp.jobs.models import Job, Outbox, State
 from webapp.jobs.prepare import job_prepare
 from webapp.jobs.together import fit_together
-from webapp.jobs.turns import clock, lines_of, slot_for_each, turn_charge, turns_settle, waiting
-from webapp.jobs.waiting import due, job_wait
+from webapp.jobs.turns import (
+    clock,
+    lines_of,
+    slot_for_each,
+    turn_charge,
+    turns_settle,
+    unprepared,
+    waiting,
+)
+from webapp.jobs.waiting import job_wait
 from webapp.jobs.workers import Idle, idle_workers
 
 _log = structlog.get_logger("attune.dispatch")
-_BATCH = 20
 _PAUSE = timedelta(seconds=30)
 
 
 def prepare_all() -> None:
-    """validating → queued, oldest first. One that cannot be prepared now is set aside.
+    """validating → queued, in the order of turns. One that cannot be prepared now is set aside.
 
-    The round ends with it: storage that hangs must not hold up the rest of the dispatcher, and the next round, half a
-    second later, begins behind that job.
+    Each may take minutes: turns are looked at anew after every job, and nothing else waits for this.
     """
-    for job in due(State.VALIDATING)[:_BATCH]:
+    while (job := unprepared()) is not None:
         try:
             job_prepare(job=job)
         except Exception as error:
             if not isinstance(error, Unavailable):
                 _log.exception("prepare", job=job.hex)
             reason = "The files cannot be read at the moment. Trying again."
-            return job_wait(job=job, state=State.VALIDATING, pause=_PAUSE, reason=reason)
+            job_wait(job=job, state=State.VALIDATING, pause=_PAUSE, reason=reason)
 
 
 def dispatch_all() -> int:
@@ -88,7 +94,7 @@ def _choose() -> list[_Message]:
     while (found := _next(waiting(_bases(idle)), enough)) is not None:
         turn, now = found
         # Whichever of the free trainers is the quickest takes it.
-        most = min(worker.together for worker in free if turn.job.base in worker.bases)
+        most = min(worker.most_of(turn.job.base) for worker in free if turn.job.base in worker.bases)
         message = _Message(turn.job.base, most)
         _expect(idle, turn.job.base)
         message.take(turn, now)

@@ -1,6 +1,8 @@
 """gating → succeeded or failed: the engine is asked, and what it says and what was held out decide (verdict.py)."""
 
 import uuid
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import timedelta
 
@@ -23,7 +25,7 @@ from webapp.jobs.probes import ProbeInvalid, probe_read
 from webapp.jobs.publish import job_fail_kept, job_results, job_succeed
 from webapp.jobs.trial import EngineAway, NotNow, Refused, TrialFailed, said_by_engine
 from webapp.jobs.verdict import Figures, Missed, as_report, cautions, figures_of, missed, same_base
-from webapp.jobs.waiting import all_told, due, job_wait
+from webapp.jobs.waiting import all_told, job_wait, ready
 
 _log = structlog.get_logger("attune.gate")
 _PAUSE = timedelta(seconds=15)
@@ -34,8 +36,12 @@ _AWAY = "No engine is running at the moment. The adapter is trained, and will be
 
 
 def gate_all(*, asked: Engine) -> bool:
-    """Try every adapter that is due; whether an engine is there. If none is, all of them wait."""
-    for job in due(State.GATING):
+    """Try every adapter that is due, one of each tenant in turn; whether an engine is there. If none is, all wait."""
+    tried: Counter[uuid.UUID] = Counter()
+    # Looked at anew after each: a trial may take minutes, and a newcomer does not wait for all of somebody else's.
+    while due := list(_due()):
+        job, tenant = min(due, key=lambda each: tried[each[1]])
+        tried[tenant] += 1
         try:
             gate(job=job, asked=asked)
         except EngineAway as error:
@@ -46,6 +52,12 @@ def gate_all(*, asked: Engine) -> bool:
             _log.exception("gate", job=job.hex)
             _wait(job, "The adapter could not be tried, which is our fault. It will be tried again.")
     return True
+
+
+def _due() -> Iterable[tuple[uuid.UUID, uuid.UUID]]:
+    """Jobs at the gate that are not set aside, oldest first, with their tenants."""
+    rows = Job.objects.filter(ready(), state=State.GATING).order_by("created_at")
+    return rows.values_list("id", "tenant")
 
 
 def gate(*, job: uuid.UUID, asked: Engine) -> None:

@@ -5,6 +5,7 @@ Each function is one transition of the table in ARCHITECTURE.md ("The job protoc
 
 import uuid
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from django.db.models.functions import Now
 
 from adapters_store.manifest import Manifest
 from adapters_store.s3 import manifest_key, object_key
+from training_jobs.messages import UNKNOWN_FAULT
 from webapp.config.faults import BadRequest
 from webapp.datasets.storage import object_drop, upload_drop
 from webapp.jobs.events import event_add
@@ -22,8 +24,13 @@ from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State
 from webapp.jobs.tokens import dispatch_token_new
 
 _log = structlog.get_logger("attune.jobs")
-#: How a job fails whose attempts all ended badly.
+#: How a job fails whose last attempt ended without a fault that is known: its trainer died, or does not know why.
 QUARANTINED = "quarantined"
+#: After an attempt that met a fault which may pass, the first time; four times as long the next.
+FAULT_PAUSE = timedelta(seconds=30)
+#: While storage or the web application is away a job waits as long again as it has waited, within these, and in all so
+#: long.
+AWAY_LEAST, AWAY_MOST, AWAY_IN_ALL = timedelta(seconds=5), timedelta(minutes=10), timedelta(days=1)
 
 
 def job_to(job: Job, state: State, **changes: object) -> None:
@@ -148,25 +155,50 @@ def lease_lapse(*, heard: bool) -> int:
     return count
 
 
-def attempt_failed(row: Job, *, why: str) -> None:
-    """A locked row whose attempt ended badly: another one from the last checkpoint, or quarantine."""
+def attempt_failed(row: Job, *, why: str, code: str = QUARANTINED, pause: timedelta | None = None) -> None:
+    """A locked row whose attempt ended badly: another one from the last checkpoint, or after the third the end.
+
+    `code` of the fault that ended it, with which the job fails then. `pause`: how long it is set aside before.
+    """
     row.failed_attempts += 1
     Job.objects.filter(id=row.id).update(failed_attempts=F("failed_attempts") + 1)
-    if row.failed_attempts >= MAX_ATTEMPTS:
+    if row.failed_attempts < MAX_ATTEMPTS:
+        job_requeue(row, message=f"{why} Trying again from the last checkpoint.", level="warn", pause=pause)
+    elif code == QUARANTINED:
         job_fail_with(
             row,
-            code=QUARANTINED,
+            code=code,
             message=f"Training was tried {MAX_ATTEMPTS} times and never finished. The last time: {why} "
-            "The data may be too long for the trainer's memory; try shorter conversations or a smaller batch.",
+            "Start the job again; if it ends so again, the operator finds the reason in the trainer's log.",
         )
     else:
-        job_requeue(row, message=f"{why} Trying again from the last checkpoint.", level="warn")
+        job_fail_with(row, code=code, message=f"{why} It was tried {MAX_ATTEMPTS} times.")
 
 
-def job_requeue(row: Job, *, message: str, level: str = "info") -> None:
-    """A locked row → queued. No token is good any more; the next claim begins the next epoch."""
+def attempt_faulted(row: Job, *, why: str, code: str) -> None:
+    """A locked row whose attempt met a fault that may pass: the next one comes after a pause."""
+    known = QUARANTINED if code == UNKNOWN_FAULT else code
+    attempt_failed(row, why=why, code=known, pause=FAULT_PAUSE * 4**row.failed_attempts)
+
+
+def attempt_void(row: Job, *, why: str, code: str) -> None:
+    """A locked row whose attempt ended because storage or the web application was away, and so counts for nothing.
+
+    It is set aside, longer each time; in the end, since it was so for a day, it fails with the fault's own code.
+    """
+    if row.away >= AWAY_IN_ALL:
+        job_fail_with(row, code=code, message=f"{why} It was so for a day: start the job again.")
+        return
+    pause = min(max(row.away, AWAY_LEAST), AWAY_MOST)
+    Job.objects.filter(id=row.id).update(away=row.away + pause)
+    message = f"{why} Trying again from the last checkpoint, in {pause.seconds} seconds."
+    job_requeue(row, message=message, level="warn", pause=pause)
+
+
+def job_requeue(row: Job, *, message: str, level: str = "info", pause: timedelta | None = None) -> None:
+    """A locked row → queued, set aside for `pause`. No token is good any more; the next claim begins the next epoch."""
     changes = {"dispatch_token": "", "token": "", "worker": None, "dispatched_at": None, "lease_until": None}
-    job_to(row, State.QUEUED, **changes)
+    job_to(row, State.QUEUED, **changes, wait_until=pause and Now() + pause)
     Outbox.objects.get_or_create(job=row, defaults={"tenant_id": row.tenant_id})
     event_add(job=row, message=message, level=level)
 

@@ -4,6 +4,7 @@ The states and who moves a job between them: ARCHITECTURE.md, "The job protocol"
 """
 
 import uuid
+from datetime import timedelta
 
 from django.db import models
 from django.db.models import Q
@@ -57,8 +58,10 @@ class Job(models.Model):
 
     state = models.CharField(max_length=12, choices=State, default=State.VALIDATING)
     epoch = models.IntegerField(default=0)
-    #: Attempts that ended badly (lease lapsed, or the worker asked for another); the third one quarantines.
+    #: Attempts that ended badly (lease lapsed, or the worker asked for another); the third one is the last.
     failed_attempts = models.IntegerField(default=0)
+    #: How long it was set aside, since its last checkpoint, because storage or the web application was away.
+    away = models.DurationField(default=timedelta())
     worker = models.UUIDField(null=True, blank=True)
     #: HMACs: the dispatch token is good until the claim, the epoch's token for that epoch.
     dispatch_token = models.CharField(max_length=64, blank=True)
@@ -69,7 +72,7 @@ class Job(models.Model):
     lease_until = models.DateTimeField(null=True, blank=True)
     #: The number of the last event that this epoch's worker told.
     events_heard = models.IntegerField(default=0)
-    #: Set aside until then: it cannot be prepared, or its adapter not be tried, at the moment.
+    #: Set aside until then: it cannot be prepared, trained, or its adapter not be tried, at the moment.
     wait_until = models.DateTimeField(null=True, blank=True)
 
     #: What is trained: the merged conversations, and the last registered checkpoint.
@@ -170,7 +173,8 @@ class Worker(models.Model):
     id = models.UUIDField(primary_key=True)
     bases = models.JSONField(default=list)
     device = models.CharField(max_length=100)
-    #: So many small jobs it trains in one batch.
+    #: So many small jobs it trains in one batch, but for the base models of which it takes one job at a time.
     together = models.IntegerField(default=1)
+    alone = models.JSONField(default=list)
     busy = models.BooleanField(default=False)
     last_seen = models.DateTimeField()

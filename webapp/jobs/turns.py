@@ -10,8 +10,9 @@ from uuid import UUID
 
 from django.db.models import Count, F, Max, QuerySet
 
-from webapp.jobs.fairness import Line, Turn, Waiting
+from webapp.jobs.fairness import Line, Turn, Waiting, order
 from webapp.jobs.models import TERMINAL, Job, Outbox, Share, State
+from webapp.jobs.waiting import ready
 from webapp.jobs.workers import workers_alive
 from webapp.tenants.models import Tenant
 
@@ -26,8 +27,16 @@ def running_jobs() -> Counter[UUID]:
 
 
 def waiting(bases: Iterable[str]) -> QuerySet[Outbox]:
-    """The lines of queued jobs on these bases."""
-    return Outbox.objects.filter(job__state=State.QUEUED, job__base__name__in=bases)
+    """The lines of queued jobs on these bases that are not set aside."""
+    return Outbox.objects.filter(ready(of="job__"), job__state=State.QUEUED, job__base__name__in=bases)
+
+
+def unprepared() -> UUID | None:
+    """The job to be prepared next: the first in the order of turns of those that are still to be validated."""
+    begun = Outbox.objects.filter(ready(of="job__"), job__state__in=(State.VALIDATING, State.QUEUED))
+    left = {*begun.filter(job__state=State.VALIDATING).values_list("job", flat=True)}
+    turns = order(lines_of(begun), clock=clock(), slot_for_each=False) if left else []
+    return next((turn.job.job for turn in turns if turn.job.job in left), None)
 
 
 def lines_of(rows: QuerySet[Outbox]) -> list[Line]:

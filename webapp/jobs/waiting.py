@@ -12,10 +12,9 @@ from webapp.jobs.locks import job_locked
 from webapp.jobs.models import Job, JobEvent, State
 
 
-def due(state: State) -> list[uuid.UUID]:
-    """The jobs in a state that are not set aside, oldest first."""
-    ready = Q(wait_until=None) | Q(wait_until__lte=Now())
-    return list(Job.objects.filter(ready, state=state).order_by("created_at").values_list("id", flat=True))
+def ready(*, of: str = "") -> Q:
+    """Of jobs that are not set aside; `of`: the way from the rows that are asked for to their jobs ("job__")."""
+    return Q(**{f"{of}wait_until": None}) | Q(**{f"{of}wait_until__lte": Now()})
 
 
 @transaction.atomic

@@ -2,6 +2,7 @@
 
 import tempfile
 import uuid
+from datetime import timedelta
 from pathlib import Path
 
 from django.db import transaction
@@ -34,7 +35,7 @@ from training_jobs.messages import (
 from webapp.config.faults import BadRequest
 from webapp.datasets.storage import PUT_SECONDS, object_lock, storage_away, store, upload_drop
 from webapp.jobs.events import event_add, events_add
-from webapp.jobs.lifecycle import attempt_failed, job_fail_with, job_requeue, job_to
+from webapp.jobs.lifecycle import attempt_faulted, attempt_void, job_fail_with, job_requeue, job_to
 from webapp.jobs.locks import GET_SECONDS, LEASE, fenced, job_held, job_locked, state_of
 from webapp.jobs.models import TERMINAL, Job, JobUpload, Outbox, State, Worker
 from webapp.jobs.probes import ProbeInvalid, probe_read
@@ -118,7 +119,7 @@ def _register(row: Job, checkpoint: Checkpoint) -> None:
     ):
         raise BadRequest("This checkpoint is not in storage; upload it first.", code="object_missing")
     row.checkpoint = checkpoint.model_dump()
-    Job.objects.filter(id=row.id).update(checkpoint=row.checkpoint)
+    Job.objects.filter(id=row.id).update(checkpoint=row.checkpoint, away=timedelta())
     if before:
         JobUpload.objects.filter(job=row, sha256=before["sha256"]).delete()
         upload_drop(object_key(row.tenant.storage_id, before["sha256"]))
@@ -225,16 +226,18 @@ def _check_manifest(row: Job, manifest: Manifest) -> None:
 
 @transaction.atomic
 def job_fail(*, job: uuid.UUID, token: str, message: Fail) -> StateReply:
-    """running → failed, or with `retry` → queued (the third time quarantined). Idempotent."""
+    """running → failed, or with `retry` → queued, until that was enough. Idempotent."""
     row = job_held(job, token=token, epoch=message.epoch)
     if row.state in TERMINAL:
         return StateReply(state=state_of(row))
     if row.state != State.RUNNING:
         raise fenced()
-    if message.retry:
-        attempt_failed(row, why=message.message)
-    else:
+    if not message.retry:
         job_fail_with(row, code=message.code, message=message.message)
+    elif message.counts:
+        attempt_faulted(row, why=message.message, code=message.code)
+    else:
+        attempt_void(row, why=message.message, code=message.code)
     return StateReply(state=state_of(row))
 
 

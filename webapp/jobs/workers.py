@@ -20,6 +20,7 @@ def worker_hello(*, worker: uuid.UUID, hello: WorkerHello) -> None:
         "device": hello.device[:100],
         "busy": hello.busy,
         "together": hello.together,
+        "alone": hello.alone,
     }
     Worker.objects.update_or_create(id=worker, defaults={**said, "last_seen": Now()})
 
@@ -30,14 +31,23 @@ def workers_alive() -> QuerySet[Worker]:
 
 @dataclass(frozen=True)
 class Idle:
-    """A living trainer that has nothing to do: the base models that it can train, and how many small jobs at once."""
+    """A living trainer that has nothing to do: the base models that it can train, and how many small jobs at once, but
+    for the bases that it trains for one job `alone`."""
 
     bases: frozenset[str]
     together: int
+    alone: frozenset[str]
+
+    def most_of(self, base: str) -> int:
+        """So many jobs of this base it wants in one message."""
+        return 1 if base in self.alone else self.together
 
 
 def idle_workers() -> list[Idle]:
-    return [Idle(frozenset(worker.bases), worker.together) for worker in workers_alive().filter(busy=False)]
+    return [
+        Idle(frozenset(worker.bases), worker.together, frozenset(worker.alone))
+        for worker in workers_alive().filter(busy=False)
+    ]
 
 
 def workers_forget() -> None:

@@ -36,16 +36,16 @@ class Command(BaseCommand):
         stop = threading.Event()
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, lambda *_: stop.set())
-        # The engine may take a minute to answer; dispatching must not wait for it.
-        gates = threading.Thread(target=_gates, args=(stop,), name="engine", daemon=True)
-        gates.start()
+        # The engine may take a minute to answer, a large file as long to be read: dispatching must wait for neither.
+        for name, rounds in (("engine", _gates), ("files", _files)):
+            threading.Thread(target=rounds, args=(stop,), name=name, daemon=True).start()
         hearing, swept = Hearing(), 0.0
 
         def leases_lapse() -> None:
             lease_lapse(heard=hearing.steady())
 
         while not stop.is_set():
-            for step in (leases_lapse, dispatch_lapse, prepare_all, dispatch_all):
+            for step in (leases_lapse, dispatch_lapse, dispatch_all):
                 _guarded(step)
             if time.monotonic() - swept > _SWEEP_SECONDS:
                 for step in (objects_sweep, files_expire, answers_forget, workers_forget):
@@ -65,6 +65,13 @@ def _gates(stop: threading.Event) -> None:
         here = _guarded(_gate_round) and _guarded(_forget_round)
         close_old_connections()
         stop.wait(_ROUND_SECONDS if here else _ENGINE_AWAY_SECONDS)
+
+
+def _files(stop: threading.Event) -> None:
+    while not stop.is_set():
+        _guarded(prepare_all)
+        close_old_connections()
+        stop.wait(_ROUND_SECONDS)
 
 
 def _gate_round() -> bool:

@@ -3,7 +3,7 @@
 For small data sets, whose steps are short: what a step costs beside its products, and padding, is paid once for all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,16 @@ from training_jobs.training import Pace, Trained, Training, Watcher
 
 @dataclass(frozen=True)
 class Wish:
-    """One user's training: what from, how, who is told, and a folder of its own for scratch and for the adapter."""
+    """One user's training: what from, how, who is told, and a folder of its own for scratch and for the adapter.
+
+    `failed` hears at once of what ends it before its time, and need not wait for the others; it must be quick.
+    """
 
     examples: Examples
     folder: Path
     hyperparameters: Hyperparameters
     watcher: Watcher
+    failed: Callable[[Exception], object] = lambda error: None
 
 
 def adapters_train(
@@ -50,6 +54,7 @@ def adapters_train(
             chosen[f"user{number}"] = wish
         except UserFault as fault:
             ends[f"user{number}"] = fault
+            wish.failed(fault)
     if chosen:
         ends |= _train(base, chosen, recipe=recipe, pace=pace, with_probe=with_probe)
     return [ends[f"user{number}"] for number in range(len(wishes))]
@@ -94,7 +99,10 @@ def _train(
             )
             for name, wish in wishes.items()
         ]
-        for training, end in zip(trainings, TrainingsTogether(model, trainings).train(), strict=True):
+        together = TrainingsTogether(
+            model, trainings, lambda training, error: wishes[training.adapter].failed(error)
+        )
+        for training, end in zip(trainings, together.train(), strict=True):
             if isinstance(end, Exception):
                 ends[training.adapter] = end
                 continue

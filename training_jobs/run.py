@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -76,7 +77,8 @@ class JobRunner:
         ready = [job for job in jobs if job.ended is None]
         if _alike(ready) and (ends := self._together(ready)) is not None:
             for job, end in zip(ready, ends, strict=True):
-                job.attempt(partial(_conclude, job, end))
+                if job.ended is None:
+                    job.attempt(partial(_conclude, job, end))
         else:
             for job in ready:
                 job.attempt(partial(self._alone, job))
@@ -97,7 +99,10 @@ class JobRunner:
         )
 
     def _together(self, jobs: Sequence[ClaimedJob]) -> Sequence[Outcome | Exception] | None:
-        """What becomes of each; None if this base or recipe cannot be trained so."""
+        """What becomes of each; None if this base or recipe cannot be trained so.
+
+        Whose training fails, or is stopped, is told while the others go on: it is no longer running for anybody.
+        """
         recipe = jobs[0].spec.recipe
         try:
             base = jobs[0].base
@@ -109,8 +114,18 @@ class JobRunner:
                 job.lease.event(
                     "It is trained in one batch with other small jobs, and learns what it would alone."
                 )
-            wishes = [Wish(job.examples, job.folder, job.spec.hyperparameters, job.lease) for job in jobs]
-            return adapters_train(base, wishes, recipe=recipe, pace=self.pace, with_probe=True)
+            with ThreadPoolExecutor(len(jobs), "ends") as telling:
+                wishes = [
+                    Wish(
+                        job.examples,
+                        job.folder,
+                        job.spec.hyperparameters,
+                        job.lease,
+                        failed=partial(_tell, telling, job),
+                    )
+                    for job in jobs
+                ]
+                return adapters_train(base, wishes, recipe=recipe, pace=self.pace, with_probe=True)
         except Exception as error:
             return [error] * len(jobs)
 
@@ -126,6 +141,11 @@ def _alike(jobs: Sequence[ClaimedJob]) -> bool:
         and job.spec.hyperparameters.type == "supervised"
         for job in jobs
     )
+
+
+def _tell(telling: ThreadPoolExecutor, job: ClaimedJob, error: Exception) -> None:
+    """In a thread of its own, since the web application may be away for minutes."""
+    telling.submit(job.attempt, partial(_conclude, job, error))
 
 
 def _conclude(job: ClaimedJob, end: Outcome | Exception) -> None:

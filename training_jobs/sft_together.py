@@ -33,10 +33,18 @@ T = TypeVar("T")
 
 
 class TrainingsTogether:
-    """Trainings of one `model`, each of an adapter of its own (adapters_attach), all of one recipe."""
+    """Trainings of one `model`, each of an adapter of its own (adapters_attach), all of one recipe.
 
-    def __init__(self, model: PeftModel, trainings: Sequence[Training]) -> None:
-        self.model, self.trainings = model, trainings
+    `failed` hears of what ends one before its time at once, while the others go on; it must be quick.
+    """
+
+    def __init__(
+        self,
+        model: PeftModel,
+        trainings: Sequence[Training],
+        failed: Callable[[Training, Exception], None] = lambda training, error: None,
+    ) -> None:
+        self.model, self.trainings, self.failed = model, trainings, failed
         self.device = next(model.parameters()).device
         self.rows = 1  # at once
         #: What each training gave, or what it raised.
@@ -78,8 +86,12 @@ class TrainingsTogether:
             with self.time_of({training: 1}):
                 try:
                     act(training)
-                except Exception as end:
-                    self.ends[training] = end
+                except Exception as error:
+                    self.fail(training, error)
+
+    def fail(self, training: Training, error: Exception) -> None:
+        self.ends[training] = error
+        self.failed(training, error)
 
     @contextmanager
     def time_of(self, tokens: Mapping[Training, int]) -> Iterator[None]:
@@ -208,11 +220,12 @@ class TrainingsTogether:
                 training: max(len(example.tokens) for example in own) for training, own in rows.items()
             }
             out = max(longest, key=lambda training: longest[training])
-            self.ends[out] = UserFault(
+            fault = UserFault(
                 "out_of_memory",
                 "Training ran out of memory with a single row at a time. Split long conversations: an example has "
                 f"{longest[out]} tokens.",
             )
+            self.fail(out, fault)
 
 
 def _tokens(rows: Sequence[Example]) -> int:

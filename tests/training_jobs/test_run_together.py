@@ -1,6 +1,7 @@
 """Several jobs in one message: each is told its own end, and is what it would be alone."""
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 
@@ -13,7 +14,8 @@ from training_jobs import messages as m
 from training_jobs.base_models import WarmBase, base_digest_of
 from training_jobs.client import WebApp
 from training_jobs.run import JobRunner
-from training_jobs.training import Pace
+from training_jobs.sft_together import TrainingsTogether
+from training_jobs.training import Pace, Training
 
 pytestmark = pytest.mark.slow  # it trains
 
@@ -182,6 +184,34 @@ def test_what_happens_to_one_is_its_own(jobs, train, batches):
     assert batches == [3]
     assert [fail.code for fail in jobs[1].of(m.Fail)] == ["nothing_to_train"]
     assert not jobs[0].of(m.Complete) + jobs[0].of(m.Fail) + jobs[0].of(m.Release)
+
+
+def test_one_that_fails_is_told_while_the_others_train(jobs, train, monkeypatch):
+    heard = {job.job: threading.Event() for job in jobs[:2]}
+    record, step = Training.record, TrainingsTogether.step
+
+    def diverges(self, loss):
+        record(self, math.nan if self.hyperparameters.seed == 0 else loss)
+
+    def waits(self):
+        step(self)
+        assert heard[IDS[0]].wait(30), "it diverged at the first step"
+        assert heard[IDS[1]].wait(30), "it had nothing to learn from"
+
+    monkeypatch.setattr(Training, "record", diverges)
+    monkeypatch.setattr(TrainingsTogether, "step", waits)
+    nothing = b'{"id": "7", "messages": [{"role": "user", "content": "alone"}]}'
+    jobs[1].spec["conversations"] = m.Download(
+        **jobs[1].put(nothing).model_dump(), url=jobs[1].object_url(nothing)
+    )
+    for job in jobs[:2]:
+        job.on = lambda message, told=heard[job.job]: told.set() if isinstance(message, m.Fail) else None
+    assert train(*IDS) == {IDS[0]: "failed", IDS[1]: "failed", IDS[2]: "completed"}
+    assert [[fail.code for fail in job.of(m.Fail)] for job in jobs] == [
+        ["training_diverged"],
+        ["nothing_to_train"],
+        [],
+    ]
 
 
 def test_one_that_is_no_longer_offered_is_left_out(jobs, train, batches):

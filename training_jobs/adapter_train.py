@@ -61,11 +61,15 @@ def adapter_train(
     watcher: Watcher,
     pace: Pace,
     checkpoint: Path | None = None,
+    halved: bool = False,
     with_probe: bool = False,
 ) -> Outcome:
     """Train a fresh adapter on `base`, which is left as it was, and write it to ADAPTER in `folder`.
 
     `examples` are of the hyperparameters' type.
+
+    `halved`: an attempt before this one took more memory than there was, so this one takes half a batch at a time (on
+    a GPU, running out of memory is an error that the attempt itself deals with).
 
     `with_probe`: an engine is going to be asked what the adapter says, so the outcome has the trainer's own answers.
 
@@ -87,7 +91,7 @@ def adapter_train(
             folder=folder,
             pace=pace,
         )
-        trained = training.train(checkpoint)
+        trained = training.train(checkpoint, halved=halved)
         probe = adapter_keep(base, training, trained, recipe=recipe, with_probe=with_probe)
     finally:
         adapter_detach(model)

@@ -222,7 +222,10 @@ class Claim(Message):
 
 
 class JobSpec(Message):
-    """Everything a trainer needs, in answer to a claim. `token` is good for this epoch alone."""
+    """Everything a trainer needs, in answer to a claim. `token` is good for this epoch alone.
+
+    `failed_attempts`: so many ended badly before this one.
+    """
 
     job: str
     epoch: int
@@ -232,6 +235,7 @@ class JobSpec(Message):
     hyperparameters: Hyperparameters
     conversations: Download
     checkpoint: CheckpointDownload | None = None
+    failed_attempts: int = 0
 
 
 class Heartbeat(Message):

@@ -16,6 +16,7 @@ from training_jobs.client import WebApp, WebAway
 from training_jobs.errors import Fenced, JobFault, UserFault
 from training_jobs.lease import Flag
 from training_jobs.messages import Claim
+from training_jobs.oom_kills import oom_kills
 from training_jobs.training import Pace
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class JobRunner:
     """What a worker has for every job. `leaving` tells that it was asked to stop, which a job may take `leave_seconds`
-    for; `pace` is that of checkpoints."""
+    for; `pace` is that of checkpoints; `oom_kills` were counted before the worker began."""
 
     worker: str
     web: WebApp
@@ -33,6 +34,7 @@ class JobRunner:
     leaving: Flag
     leave_seconds: float
     pace: Pace
+    oom_kills: int
 
     def run(self, jobs: Mapping[str, str]) -> dict[str, str]:
         """Claim and run jobs, of each of which there is the dispatch token; how each ended (ClaimedJob.ended).
@@ -84,6 +86,8 @@ class JobRunner:
                 job.attempt(partial(self._alone, job))
 
     def _alone(self, job: ClaimedJob) -> None:
+        # No error says so, and the attempt that failed may be another one: then half a batch at a time is only slower.
+        out_of_memory = job.spec.failed_attempts > 0 and oom_kills() > self.oom_kills
         job.publish(
             adapter_train(
                 job.base,
@@ -94,6 +98,7 @@ class JobRunner:
                 watcher=job.lease,
                 pace=self.pace,
                 checkpoint=job.checkpoint,
+                halved=out_of_memory,
                 with_probe=True,
             )
         )

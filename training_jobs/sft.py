@@ -24,21 +24,28 @@ from training_jobs.trl_trainers import sft_trainer
 
 @dataclass(eq=False)
 class SupervisedRun(Training):
-    """A training that has the model to itself."""
+    """A training that has the model to itself. `halvings`: how often this attempt ran out of memory."""
 
-    def train(self, checkpoint: Path | None = None) -> Trained:
+    halvings: int = 0
+
+    def train(self, checkpoint: Path | None = None, *, halved: bool = False) -> Trained:
         """From `checkpoint` on, if there is one, all is what it would have been without the interruption.
+
+        With `halved`, half a batch is computed at a time on a CPU: the attempt before took too much memory.
 
         Raises Stopped (after a checkpoint) when the watcher asks for it; UserFault if a loss is no longer a number, or
         if half a batch is still too much for the memory; JobFault (needs_more_memory) before it begins if the memory
         that is free is too little for a row.
         """
         self.threads = None if self.on_gpu else ThreadChooser()
-        self.planned_parts = self.plan()
+        planned = self.plan()
         trainer = self.trainer()  # seeds the random generators, so a checkpoint comes after it
         if checkpoint is not None:
             self.resume(checkpoint)
-        self.progress.parts = max(self.progress.parts, self.planned_parts)
+        self.progress.parts = max(self.progress.parts, planned)
+        if halved and not self.on_gpu:
+            self.progress.parts = max(self.progress.parts, 2 * planned)
+            self.watcher.halved(self.progress.step)
         if checkpoint is None and self.held_out:
             self.judge_base(self.score())
         self.begin()
@@ -109,7 +116,8 @@ class SupervisedRun(Training):
     def halve(self) -> None:
         """Compute half as much at a time from here on, with the same losses. Raises UserFault the second time."""
         self.optimizer.zero_grad()  # of the try that ran out of memory
-        if self.progress.parts > self.planned_parts:
+        # Those of a checkpoint were another attempt's, maybe on a smaller machine, and say nothing of this one.
+        if self.halvings:
             size = self.hyperparameters.batch_size
             longest = max(len(example.tokens) for example in self.train_examples)
             raise UserFault(
@@ -118,6 +126,7 @@ class SupervisedRun(Training):
                 + (f"Use a batch_size below {size}, or split" if size > 1 else "Split")
                 + f" long conversations: the longest example has {longest} tokens.",
             )
+        self.halvings += 1
         self.progress.parts *= 2
         self.watcher.halved(self.progress.step)
 

@@ -8,7 +8,7 @@ from training_jobs.app import app
 from training_jobs.client import WebApp
 from training_jobs.messages import TASK
 from training_jobs.settings import settings
-from training_jobs.worker import WORKER, leaving, running
+from training_jobs.worker import OOM_KILLS, WORKER, leaving, running
 
 if TYPE_CHECKING:
     from training_jobs.run import JobRunner
@@ -41,4 +41,5 @@ def _runner() -> "JobRunner":
         leaving=leaving,
         leave_seconds=ours.leave_seconds,
         pace=Pace(steps=ours.checkpoint_steps, seconds=ours.checkpoint_seconds),
+        oom_kills=OOM_KILLS,
     )

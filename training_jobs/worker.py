@@ -23,6 +23,7 @@ from adapters_store.scratch import scratch_clear
 from training_jobs.client import WebApp, WebAway
 from training_jobs.errors import Fenced, JobFault
 from training_jobs.messages import PRESENCE_SECONDS, WorkerHello, queue_name
+from training_jobs.oom_kills import oom_kills
 from training_jobs.settings import settings
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,9 @@ class SharedPid:
             return False
         return pid != 0
 
+
+#: Before this trainer began; its children inherit it.
+OOM_KILLS = oom_kills()
 
 leaving = SharedFlag()
 has_gpu = SharedFlag()

@@ -10,6 +10,7 @@ from tests.training_jobs.trainings import Recorder, ResumedRecorder, examples, r
 from training_jobs.attach.adapter import adapter_attach
 from training_jobs.errors import Stopped, UserFault
 from training_jobs.memory import out_of_memory
+from training_jobs.sft import SupervisedRun
 
 pytestmark = pytest.mark.slow  # it trains
 
@@ -110,6 +111,26 @@ def test_other_errors_are_not_tried_again(tmp_path):
     with pytest.raises(RuntimeError, match="a shape is wrong"):
         run_of(model, tmp_path).train()
     assert len(tries) == 1
+
+
+def test_after_an_attempt_that_took_too_much_half_a_batch_is_enough(whole, tmp_path):
+    model, watcher = refuses(attached(PREFILL[1]), rows=2), Recorder()
+    trained = run_of(model, tmp_path, watcher).train(halved=True)
+    assert watcher.halvings == [0], "it never ran out itself"
+    assert_alike(model, trained, *whole["direft"])
+
+
+def test_a_checkpoint_of_a_smaller_machine_is_no_halving_of_this_one(whole, tmp_path, monkeypatch):
+    """There a batch was planned in two parts, here in one; the first time that memory runs out here is not the end."""
+    with monkeypatch.context() as small:
+        small.setattr(SupervisedRun, "plan", lambda self: 2)
+        stopped = Recorder(stop_at=4)
+        with pytest.raises(Stopped):
+            run_of(attached(PREFILL[1]), tmp_path, stopped).train()
+    model, resumed = refuses(attached(PREFILL[1]), rows=1), ResumedRecorder()
+    trained = run_of(model, tmp_path, resumed).train(stopped.checkpoints[-1][1])
+    assert resumed.halvings == [4]
+    assert_alike(model, trained, *whole["direft"])
 
 
 def test_a_halved_training_goes_on_halved(tmp_path):

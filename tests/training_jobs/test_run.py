@@ -9,7 +9,7 @@ import torch
 
 from tests.training_jobs.tiny import tiny_folder
 from tests.training_jobs.web_double import DISPATCH, JOB, WORKER, WebDouble
-from training_jobs import lease
+from training_jobs import lease, oom_kills
 from training_jobs import messages as m
 from training_jobs.base_models import MAX_TOKENS, WarmBase, base_digest_of
 from training_jobs.client import WebApp
@@ -67,6 +67,7 @@ def run(web, bases, tmp_path):
             leaving=leaving or threading.Event(),
             leave_seconds=60,
             pace=Pace(steps=2, seconds=0),
+            oom_kills=0,
         )
         ended = runner.run({JOB: dispatch_token})
         client.close()
@@ -173,6 +174,36 @@ def test_too_little_memory_for_half_a_batch_fails_the_job_for_good(web, run, mon
     assert "batch_size below 4" in fail.message
     (warning,) = [event.message for event in web.events if event.level == "warn"]
     assert "half a batch at a time" in warning
+
+
+@pytest.mark.parametrize(("failed_attempts", "kills", "halved"), [(0, 1, False), (1, 0, False), (1, 1, True)])
+def test_after_the_kernel_ended_an_attempt_half_a_batch_is_computed_at_a_time(
+    web, run, monkeypatch, failed_attempts, kills, halved
+):
+    monkeypatch.setattr("training_jobs.run.oom_kills", lambda: kills)
+    web.spec["failed_attempts"] = failed_attempts
+    assert run() == "completed"
+    assert any("half a batch at a time" in event.message for event in web.events) == halved
+    assert web.of(m.Complete)[0].report.steps == 12
+
+
+@pytest.mark.parametrize(
+    ("events", "vmstat", "count"),
+    [
+        ("oom 3\noom_kill 2\n", "oom_kill 7\n", 2),
+        (None, "nr_free 1\noom_kill 7\n", 7),
+        ("low 0\n", "nr_free 1\n", 0),
+        (None, None, 0),
+    ],
+)
+def test_the_container_is_asked_first_how_often_memory_ran_out(tmp_path, monkeypatch, events, vmstat, count):
+    paths = []
+    for name, text in (("memory.events", events), ("vmstat", vmstat)):
+        paths.append(tmp_path / name)
+        if text is not None:
+            paths[-1].write_text(text)
+    monkeypatch.setattr(oom_kills, "_COUNTS", paths)
+    assert oom_kills.oom_kills() == count
 
 
 @pytest.mark.parametrize(("method", "position"), [("lora", "prefill"), ("loreft", "all")])

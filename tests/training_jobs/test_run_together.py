@@ -74,6 +74,7 @@ def train(jobs, bases, tmp_path):
             leaving=threading.Event(),
             leave_seconds=60,
             pace=Pace(steps=2, seconds=0),
+            oom_kills=0,
         )
         ended = runner.run(dict.fromkeys(ids, DISPATCH))
         client.close()

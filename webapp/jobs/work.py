@@ -90,6 +90,7 @@ def _spec(row: Job, token: str) -> JobSpec:
             sha256=row.conversations_sha256, size=row.conversations_size, url=url(row.conversations_sha256)
         ),
         checkpoint=checkpoint and CheckpointDownload(**checkpoint.model_dump(), url=url(checkpoint.sha256)),
+        failed_attempts=row.failed_attempts,
     )
 
 

@@ -165,7 +165,7 @@ def _compared(
 def _against_memory(
     base: LoadedBase, examples: Examples, trained: Trained, watcher: Watcher, *, seed: int
 ) -> MemoryComparison | MemoryPreferenceComparison | None:
-    """On the first held-out targets alone: the base model reads the memory, and a CPU reads slowly."""
+    """On a few held-out targets alone: the base model reads the memory, and a CPU reads slowly."""
 
     def stop_if_asked() -> None:
         if watcher.should_stop():

@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from adapters_store.chat_template import ChatEncoder, TemplateRefused, TooLong
 from training_jobs.errors import OurFault, Stopped, UserFault
-from training_jobs.examples import Examples
+from training_jobs.examples import HELD_OUT_MAX, Examples
+from training_jobs.memory_prompt import HeldOut
 from training_jobs.messages import Conversation, JobType, Turn
 
 #: Of all examples of a job together, prompts included: 200 MB in memory. An upload of 100 MB that is one answer a row
@@ -92,8 +93,8 @@ def _add_pair(
             examples.memory.quote(pair.messages, encoder, max_tokens=max_tokens)
         for talk, (prompt, target) in zip(talks, both, strict=True):
             split.add(prompt, target, conversation=number)
-            if held_out:
-                examples.memory.judge_by(talk)
+            if held_out and len(split) <= HELD_OUT_MAX:
+                examples.memory.judge_by(HeldOut(0, len(split) - 1, talk))
         _check_size(examples)
 
 
@@ -123,8 +124,8 @@ def _add(
         try:
             both = encoder.prompt_and_target(turns[: index + 1], max_tokens=max_tokens)
             split.add(*both, conversation=number)
-            if held_out:
-                examples.memory.judge_by(turns[: index + 1])
+            if held_out and len(split) <= HELD_OUT_MAX:
+                examples.memory.judge_by(HeldOut(count, len(split) - 1, turns[: index + 1]))
         except TemplateRefused:
             examples.leave_out(conversation.id, "refused")
         except TooLong as error:

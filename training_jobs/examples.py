@@ -19,6 +19,8 @@ REASONS: dict[Reason, str] = {
     "refused": "have roles in an order that the base model's chat template does not take",
 }
 _NAMED = 5
+#: Held-out examples that are scored; more would say the same and take longer.
+HELD_OUT_MAX = 256
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 An adapter that does no better than this has nothing to show for its training.
 """
 
+from bisect import insort
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -25,6 +26,14 @@ _MOST_MISSES = 20
 _OPENING = "Answer as the assistant does in these conversations."
 
 
+class HeldOut(NamedTuple):
+    """A held-out turn, the last of `turns`: so many of its conversation come before it, and its example's number."""
+
+    before: int
+    number: int
+    turns: Sequence[Turn]
+
+
 class Prompted(NamedTuple):
     """A held-out target under the memory prompt: the number of its example, the ids of the prompt and its own."""
 
@@ -35,13 +44,13 @@ class Prompted(NamedTuple):
 
 @dataclass
 class MemoryPrompt:
-    """Gathered while the rows are read: the first training conversations that fit, and the first held-out turns, of
-    which there are `most`."""
+    """Gathered while the rows are read: the first training conversations that fit, and `most` held-out turns, the first
+    ones of all conversations before the second ones: many of one conversation are one witness."""
 
     most: int = MOST_TARGETS
     quotes: list[str] = field(default_factory=list)
     tokens: int = 0
-    held_out: list[Sequence[Turn]] = field(default_factory=list)
+    held_out: list[HeldOut] = field(default_factory=list)
     _misses: int = 0
 
     def quote(self, turns: Sequence[Turn], encoder: ChatEncoder, *, max_tokens: int) -> None:
@@ -57,15 +66,15 @@ class MemoryPrompt:
         self.quotes.append(quoted)
         self.tokens += needed
 
-    def judge_by(self, turns: Sequence[Turn]) -> None:
-        """A held-out turn, the last of `turns`, in the order of the held-out examples."""
-        if len(self.held_out) < self.most:
-            self.held_out.append(turns)
+    def judge_by(self, held_out: HeldOut) -> None:
+        insort(self.held_out, held_out, key=lambda each: each[:2])
+        del self.held_out[self.most :]
 
     def prompted(self, encoder: ChatEncoder, *, max_tokens: int) -> list[Prompted]:
-        """The held-out turns that still fit behind the memory; none if nothing could be quoted."""
+        """The held-out turns that still fit behind the memory, in the order of their examples; none if nothing could be
+        quoted."""
         found = []
-        for number, turns in enumerate(self.held_out if self.quotes else []):
+        for _, number, turns in sorted(self.held_out if self.quotes else [], key=lambda each: each.number):
             try:
                 both = self._encoded(turns, encoder, max_tokens=max_tokens)
             except TooLong:

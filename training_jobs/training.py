@@ -19,12 +19,10 @@ from training_jobs.batches import BatchOrder
 from training_jobs.best_epoch import ONLY_ADAPTER, patience_of, trained_parameters
 from training_jobs.checkpoint import Progress, checkpoint_load, checkpoint_save
 from training_jobs.errors import OurFault, Stopped, UserFault
-from training_jobs.examples import Example, Examples
+from training_jobs.examples import HELD_OUT_MAX, Example, Examples
 from training_jobs.footprint import Footprint, footprint
 from training_jobs.messages import Hyperparameters
 
-#: Held-out examples that are scored; more would say the same and take longer.
-HELD_OUT_MAX = 256
 #: A step's gradient is scaled down to this norm if it is longer (Trainer's own default).
 MAX_GRADIENT_NORM = 1.0
 

@@ -10,8 +10,8 @@ from adapters_store.chat_template import ChatEncoder
 from tests.training_jobs.tiny import TEMPLATE, talk, tiny_model, tiny_tokenizer
 from training_jobs.batches import collate
 from training_jobs.data import examples_read
-from training_jobs.examples import Example
-from training_jobs.memory_prompt import MOST_TARGETS, MemoryPrompt, prompted_nlls
+from training_jobs.examples import HELD_OUT_MAX, Example
+from training_jobs.memory_prompt import MOST_TARGETS, HeldOut, MemoryPrompt, prompted_nlls
 from training_jobs.score import target_nll
 
 #: The tiny tokenizer has a token a byte, so that lengths are easily told: a quarter of this is 100 bytes.
@@ -71,9 +71,25 @@ def test_the_data_gives_both_sides(encoder):
     assert list(examples.held_out.conversations)[:2] == [2, 4], "the numbers of their rows"
 
 
+def test_it_is_judged_by_as_many_conversations_as_can_be(encoder):
+    """Not by all answers of the first few, which are alike."""
+
+    def row(index: int) -> str:
+        said = [turn for number in range(8) for turn in pair(f"q{number}", f"a{index}")]
+        messages = [{"role": role, "content": content} for role, content in said]
+        return json.dumps({"id": str(index), "messages": messages, "split": "validation"})
+
+    train = {"id": "t", "messages": [{"role": role, "content": said} for role, said in pair("q", "a")]}
+    examples = examples_read([json.dumps(train), *map(row, range(10))], encoder, max_tokens=MAX_TOKENS)
+    numbers = [each.number for each in examples.memory.prompted(encoder, max_tokens=MAX_TOKENS)]
+    assert numbers == sorted([*range(0, 80, 8), *range(1, 48, 8)]), "ten first answers and six second ones"
+    many = examples_read([json.dumps(train), *map(row, range(40))], encoder, max_tokens=MAX_TOKENS)
+    assert max(each.number for each in many.memory.held_out) < HELD_OUT_MAX, "only those are scored"
+
+
 def test_a_system_message_of_its_own_stays(encoder):
     memory = memory_of(encoder, pair("q", "a"))
-    memory.judge_by(talk(("system", "Rhyme."), *pair("hm?", "hum!")))
+    memory.judge_by(HeldOut(0, 0, talk(("system", "Rhyme."), *pair("hm?", "hum!"))))
     [prompted] = memory.prompted(encoder, max_tokens=MAX_TOKENS)
     text = tiny_tokenizer().decode(prompted.prompt)
     assert text.count("<|im_start|>system") == 1
@@ -85,15 +101,15 @@ def test_a_template_without_system_messages_has_it_in_the_users(encoder):
     refuses = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     tokenizer.chat_template = refuses + TEMPLATE
     memory = memory_of(encoder, pair("q", "a"))
-    memory.judge_by(talk(*pair("hm?", "hum!")))
+    memory.judge_by(HeldOut(0, 0, talk(*pair("hm?", "hum!"))))
     [prompted] = memory.prompted(ChatEncoder(tokenizer), max_tokens=MAX_TOKENS)
     assert "<|im_start|>user\nAnswer as the assistant" in tokenizer.decode(prompted.prompt)
 
 
 def test_what_no_longer_fits_behind_it_is_not_compared(encoder):
     memory = memory_of(encoder, pair("q", "a"))
-    memory.judge_by(talk(*pair("x" * 300, "no")))
-    memory.judge_by(talk(*pair("hm?", "hum!")))
+    memory.judge_by(HeldOut(0, 0, talk(*pair("x" * 300, "no"))))
+    memory.judge_by(HeldOut(0, 1, talk(*pair("hm?", "hum!"))))
     assert [each.number for each in memory.prompted(encoder, max_tokens=MAX_TOKENS)] == [1]
     assert MemoryPrompt(held_out=memory.held_out).prompted(encoder, max_tokens=MAX_TOKENS) == []
 
@@ -101,8 +117,8 @@ def test_what_no_longer_fits_behind_it_is_not_compared(encoder):
 @torch.no_grad()
 def test_the_shared_beginning_changes_nothing(encoder):
     memory = memory_of(encoder, pair("q", "a"))
-    for question in ("hm?", "who are you?", "w"):
-        memory.judge_by(talk(*pair(question, "hum!")))
+    for number, question in enumerate(("hm?", "who are you?", "w")):
+        memory.judge_by(HeldOut(0, number, talk(*pair(question, "hum!"))))
     prompted = memory.prompted(encoder, max_tokens=MAX_TOKENS)
     model, calls = tiny_model(), []
     nlls = prompted_nlls(model, prompted, before_each=lambda: calls.append(1))

@@ -22,7 +22,7 @@ from webapp.config.settings import settings
 TOKEN, LOGPROBS, RUNNER_UP = 5, (-0.1, -0.5), -3.0
 
 
-def probe(*, count: int = 4, logprobs: tuple[float, float] = LOGPROBS) -> Probe:
+def probe(*, count: int = 12, logprobs: tuple[float, float] = LOGPROBS) -> Probe:
     """Two questions and the answers of this trainer's model."""
     base, adapted = (
         {"tokens": [TOKEN] * count, "logprobs": [logprob] * count, "runners_up": [RUNNER_UP] * count}

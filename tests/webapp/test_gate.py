@@ -68,7 +68,8 @@ def test_all_figures_are_on_the_job(company: Company, web: httpx.Client, played_
     assert (shown["gate"]["warnings"], shown["gate"]["activated"]) == ([], True)
     assert shown["gate"]["engine"] == {
         "prompts": 2,
-        "tokens": 8,
+        "tokens": 24,
+        "base_tokens": 24,
         "effect": pytest.approx(0.4),
         "difference": 0,
         "base_difference": 0,
@@ -123,7 +124,8 @@ def test_what_does_not_pass_is_kept_and_answers_nobody(
 def test_worse_than_the_base_is_not_made_active(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:
-    job = gated(company, web, played_engine, against_base=comparison(0.2, 0.6))
+    memory = {"quoted": 3, "prompt_tokens": 120, **comparison(-1, -0.5)}
+    job = gated(company, web, played_engine, against_base=comparison(0.2, 0.6), against_memory=memory)
     assert job.state == State.SUCCEEDED
     assert company.maren.active_adapter is None
     assert (warned(job), job.report["gate"]["activated"]) == (["worse_than_base"], False)

@@ -7,7 +7,17 @@ import pytest
 from tests.webapp.played_trainer import LOGPROBS, RUNNER_UP, TOKEN, probe
 from training_jobs.messages import Continuation, Report
 from webapp.jobs.agreement import Difference, Said, effect, from_trainer
-from webapp.jobs.verdict import EXACT, SAME, Figures, cautions, figures_of, missed, same_base
+from webapp.jobs.verdict import (
+    EXACT,
+    FEWEST_COMPARED,
+    OTHER_BASE,
+    SAME,
+    Figures,
+    cautions,
+    figures_of,
+    missed,
+    same_base,
+)
 
 OTHER = TOKEN + 1
 
@@ -69,7 +79,8 @@ class TestEffect:
 
 
 def figures(**changes: float) -> Figures:
-    fields: dict[str, Any] = {"prompts": 2, "tokens": 8, "effect": 1.0, "difference": 1e-4}
+    compared = {"prompts": 2, "tokens": 64, "base_tokens": 64}
+    fields: dict[str, Any] = {**compared, "effect": 1.0, "difference": 1e-4}
     return Figures(**fields | {"base_difference": 1e-4, "allowed": EXACT} | changes)
 
 
@@ -84,6 +95,9 @@ class TestMissed:
             ({"difference": EXACT * 1.01}, "adapter_disagrees"),
             ({"difference": 0.7, "allowed": 0.75}, None),
             ({"difference": 0.8, "allowed": 0.75}, "adapter_disagrees"),
+            ({"difference": 0.8, "allowed": 0.75, "tokens": 3}, "adapter_disagrees"),
+            ({"difference": 0.8, "allowed": 0.75, "base_tokens": FEWEST_COMPARED - 1}, None),
+            ({"difference": OTHER_BASE * 1.01, "base_tokens": 3}, "adapter_disagrees"),
         ],
     )
     def test_edges(self, changes: dict[str, float], code: str | None) -> None:
@@ -93,7 +107,9 @@ class TestMissed:
     def test_the_sentence_has_the_numbers(self) -> None:
         found = missed(figures(difference=0.5, base_difference=0.02, allowed=0.03))
         assert found is not None
-        assert all(number in found.message for number in ("0.5 apart", "8 tokens", "0.03 is", "0.02"))
+        assert all(
+            number in found.message for number in ("0.5 apart", "64 tokens", "0.03 is", "0.02 over 64")
+        )
 
     @pytest.mark.parametrize(("off", "allowed"), [(0.0, 0.001), (0.0004, 0.001), (0.5, 0.75)])
     def test_coarser_arithmetic_shows_in_the_base(self, off: float, allowed: float) -> None:
@@ -103,7 +119,7 @@ class TestMissed:
         found = figures_of(asked, *engine)
         assert found.base_difference == pytest.approx(off)
         assert found.allowed == pytest.approx(allowed)
-        assert (found.prompts, found.tokens) == (2, 4)
+        assert (found.prompts, found.tokens, found.base_tokens) == (2, 4, 4)
         assert found.effect == pytest.approx(abs(0.4 - off))
 
     def test_another_base_says_nothing(self) -> None:
@@ -141,29 +157,48 @@ def preferring(low: float, high: float, **changes: Any) -> dict[str, Any]:
     [
         (comparison(-2, -1), comparison(-1, -0.5), []),
         (preferring(0.1, 0.3), preferring(0.1, 0.3), []),
-        (preferring(-0.3, 0.0), None, []),
-        (preferring(-0.3, -0.1), None, ["worse_than_base"]),
+        (preferring(-0.3, 0.0), None, ["memory_not_judged"]),
+        (preferring(-0.3, -0.1), None, ["worse_than_base", "memory_not_judged"]),
         (preferring(0.1, 0.3), preferring(-0.3, -0.1), ["memory_prompt_wins"]),
         (preferring(-0.3, -0.1, pairs=9), None, ["too_little_held_out"]),
         (comparison(-1, 1), comparison(-1, 1), []),
-        (comparison(0.0, 1), None, []),
-        (comparison(0.01, 1), None, ["worse_than_base"]),
+        (comparison(0.0, 1), None, ["memory_not_judged"]),
+        (comparison(0.01, 1), None, ["worse_than_base", "memory_not_judged"]),
         (comparison(-2, -1), comparison(0.01, 1), ["memory_prompt_wins"]),
         (comparison(0.01, 1), comparison(0.01, 1), ["worse_than_base", "memory_prompt_wins"]),
         (None, None, ["too_little_held_out"]),
         (comparison(1, 2, tokens=99), comparison(1, 2), ["too_little_held_out"]),
         (comparison(1, 2, conversations=4), comparison(1, 2), ["too_little_held_out"]),
-        (comparison(-2, -1), comparison(1, 2, conversations=4), []),
+        (comparison(-2, -1), comparison(1, 2, conversations=4), ["memory_not_judged"]),
+        (comparison(-2, -1), comparison(1, 2, tokens=99), ["memory_not_judged"]),
+        (preferring(0.1, 0.3), preferring(-0.3, -0.1, pairs=9), ["memory_not_judged"]),
     ],
 )
 def test_cautions(base: dict[str, Any] | None, memory: dict[str, Any] | None, codes: list[str]) -> None:
-    found = cautions(report(base, memory))
+    found = cautions(report(base, memory), figures())
     assert [caution.code for caution in found] == codes
     assert all(len(caution.message) <= 500 for caution in found), "an event has room for it"
 
 
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ({}, False),
+        ({"tokens": FEWEST_COMPARED - 1}, True),
+        ({"base_tokens": FEWEST_COMPARED - 1}, False),
+        ({"base_tokens": FEWEST_COMPARED - 1, "difference": 2e-3}, True),
+    ],
+)
+def test_what_was_compared_on_too_little_says_so(changes: dict[str, float], warned: bool) -> None:
+    """A base model of which little is known allows less than it should, which no adapter has to pay for."""
+    found = figures(**changes)
+    assert missed(found) is None
+    codes = [caution.code for caution in cautions(report(comparison(-2, -1), comparison(-2, -1)), found)]
+    assert codes == ["too_little_compared"] * warned
+
+
 def test_preferences_are_told_as_shares_of_pairs() -> None:
-    [worse] = cautions(report(preferring(-0.3, -0.1)))
+    [worse, _] = cautions(report(preferring(-0.3, -0.1)), figures())
     assert "in 30% of 20 pairs instead of 50% (95 % sure of at least 10% less)" in worse.message
-    [little] = cautions(report(preferring(0.1, 0.3, pairs=9)))
+    [little] = cautions(report(preferring(0.1, 0.3, pairs=9)), figures())
     assert "Only 9 preference pairs" in little.message

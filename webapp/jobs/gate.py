@@ -111,7 +111,7 @@ def _figures(row: Job, manifest: Manifest, probe: Probe, asked: Engine) -> Figur
 
 
 def _succeed(row: Job, manifest: Manifest, figures: Figures) -> None:
-    found = cautions(Report.model_validate(row.report))
+    found = cautions(Report.model_validate(row.report), figures)
     activates = row.end_user_id is not None and "worse_than_base" not in [caution.code for caution in found]
     with closing(job_results(row)) as results:
         objects_put(tenant=row.tenant.storage_id, parts=[results])

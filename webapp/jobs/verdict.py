@@ -8,6 +8,8 @@ from training_jobs.messages import (
     FEWEST_PAIRS,
     FEWEST_TOKENS,
     Comparison,
+    MemoryComparison,
+    MemoryPreferenceComparison,
     PreferenceComparison,
     Probe,
     Report,
@@ -19,6 +21,8 @@ SAME = 1e-3
 #: How far engine and trainer may be apart in float32. Coarser arithmetic shows in what they say as the base model: then
 #: the adapter may add half as much again.
 EXACT, COARSE = 1e-3, 1.5
+#: Of fewer tokens that both say before a tie parts them, nothing follows.
+FEWEST_COMPARED = 24
 #: Beyond this, engine and trainer do not have the same base model: no rounding does that.
 OTHER_BASE = 2.0
 
@@ -28,16 +32,28 @@ class Figures:
     """What was found on the engine: nats, the largest of all tokens compared.
 
     `effect`: how much the adapter changes what the engine says. `difference`: between engine and trainer, both with
-    the adapter, over `tokens` tokens after `prompts` prompts; `base_difference`: both without it. `allowed`: the most
-    that `difference` may be.
+    the adapter, over `tokens` tokens after `prompts` prompts; `base_difference`: both without it, over `base_tokens`.
+    `allowed`: the most that `difference` may be.
     """
 
     prompts: int
     tokens: int
+    base_tokens: int
     effect: float
     difference: float
     base_difference: float
     allowed: float
+
+    @property
+    def apart(self) -> bool:
+        """Whether engine and trainer are further apart than coarse arithmetic explains."""
+        known = self.base_tokens >= FEWEST_COMPARED or self.difference > OTHER_BASE
+        return self.difference > self.allowed and known
+
+    @property
+    def too_few(self) -> bool:
+        """Whether too little was compared to say that they agree; that they are apart, one token can say."""
+        return self.tokens < FEWEST_COMPARED or self.difference > self.allowed
 
 
 class Missed(NamedTuple):
@@ -50,7 +66,13 @@ class Missed(NamedTuple):
 class Caution(NamedTuple):
     """The adapter passes, and there is something to know: a stable code and a sentence."""
 
-    code: Literal["worse_than_base", "too_little_held_out", "memory_prompt_wins"]
+    code: Literal[
+        "too_little_compared",
+        "worse_than_base",
+        "too_little_held_out",
+        "memory_prompt_wins",
+        "memory_not_judged",
+    ]
     message: str
 
 
@@ -61,6 +83,7 @@ def figures_of(probe: Probe, base: list[Said], adapted: list[Said]) -> Figures:
     return Figures(
         prompts=len(probe.questions),
         tokens=of_adapter.tokens,
+        base_tokens=of_base.tokens,
         effect=effect(base, adapted),
         difference=of_adapter.largest,
         base_difference=of_base.largest,
@@ -83,23 +106,33 @@ def missed(figures: Figures) -> Missed | None:
             f"{figures.prompts} prompts). Train longer, with a higher learning_rate_multiplier, or on more examples. "
             f"{kept}",
         )
-    if figures.difference > figures.allowed:
+    if figures.apart:
         return Missed(
             "adapter_disagrees",
             f"The engine does not say what the trainer computed: log-probabilities are up to {figures.difference:.2g} "
             f"apart over {figures.tokens} tokens, where {figures.allowed:.2g} is allowed (without the adapter: "
-            f"{figures.base_difference:.2g}). This is our fault: start the job again, and report it if it stays. "
-            f"{kept}",
+            f"{figures.base_difference:.2g} over {figures.base_tokens}). This is our fault: start the job again, "
+            f"and report it if it stays. {kept}",
         )
     return None
 
 
-def cautions(report: Report) -> list[Caution]:
+def cautions(report: Report, figures: Figures) -> list[Caution]:
     """What to know of an adapter that passes; with worse_than_base it does not become the active one."""
     base, memory = report.against_base, report.against_memory
-    if base is None or not base.enough:
-        return [Caution("too_little_held_out", _too_little(base))]
     found = []
+    if figures.too_few:
+        found.append(
+            Caution(
+                "too_little_compared",
+                f"Engine and trainer said the same {figures.tokens} tokens with the adapter and "
+                f"{figures.base_tokens} without it, until ties parted them: too little to say whether the engine does "
+                f"with the adapter what the trainer computed. It takes {FEWEST_COMPARED} of each. Try the adapter "
+                "yourself, or start the job again.",
+            )
+        )
+    if base is None or not base.enough:
+        return [*found, Caution("too_little_held_out", _too_little(base))]
     if base.worse:
         found.append(
             Caution(
@@ -108,7 +141,9 @@ def cautions(report: Report) -> list[Caution]:
                 "active one; you can still do that.",
             )
         )
-    if memory is not None and memory.worse:
+    if memory is None or not memory.enough:
+        found.append(Caution("memory_not_judged", _memory_not_judged(memory)))
+    elif memory.worse:
         found.append(
             Caution(
                 "memory_prompt_wins",
@@ -130,6 +165,22 @@ def _too_little(base: Comparison | PreferenceComparison | None) -> str:
     return (
         f"{measured}: too little to say whether the adapter is better than the base model. It takes {takes}: name a "
         "validation_file, or upload more."
+    )
+
+
+def _memory_not_judged(memory: MemoryComparison | MemoryPreferenceComparison | None) -> str:
+    asked = (
+        "Whether telling the base model your conversations in a system prompt would do as well is not known: "
+    )
+    if memory is None:
+        return f"{asked}none is short enough to be quoted, or the prompt is more than the trainer has memory for."
+    if isinstance(memory, MemoryPreferenceComparison):
+        return (
+            f"{asked}{memory.pairs} preference pairs fit behind such a prompt, and it takes {FEWEST_PAIRS}."
+        )
+    return (
+        f"{asked}it was tried on {memory.tokens} tokens of {memory.conversations} held-out conversations, and it takes "
+        f"{FEWEST_TOKENS} of {FEWEST_CONVERSATIONS}."
     )
 
 

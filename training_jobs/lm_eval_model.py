@@ -59,7 +59,12 @@ class PreftLM(HFLM):
         return super().loglikelihood_rolling(requests, disable_tqdm)
 
     def _row(self, context: list[int], continuation: list[int]) -> Example:
-        """Cut at its beginning to what the model takes."""
+        """Cut at its beginning to what the model takes. Raises ValueError where that leaves nothing of the prompt."""
+        if len(continuation) >= self.max_length:
+            raise ValueError(
+                f"A continuation has {len(continuation)} tokens and leaves no room for a prompt: the model takes "
+                f"{self.max_length}. Choose tasks with shorter ones, or give a larger max_length."
+            )
         tokens = [*context, *continuation][-self.max_length :]
         return Example(np.array(tokens, dtype=np.int32), len(tokens) - len(continuation))
 

@@ -81,6 +81,13 @@ def test_what_is_longer_than_the_model_is_cut_at_its_beginning():
     assert total == pytest.approx(token_by_token(model, context[-197:], continuation)[0], abs=1e-3)
 
 
+def test_a_continuation_that_leaves_no_room_for_a_prompt_is_refused():
+    ours = lm(disturbed(tiny_model(), RECIPES[2]))
+    for length in (200, 300):
+        with pytest.raises(ValueError, match="no room for a prompt"):
+            ours._loglikelihood_tokens([(None, [5], [9] * length)], disable_tqdm=True)
+
+
 def test_lm_evals_own_class_raises_instead_of_adapting_the_wrong_tokens():
     with pytest.raises(PromptEndUnknown):
         lm(disturbed(tiny_model(), RECIPES[2]), ours=False).loglikelihood(asked("loglikelihood", *PAIRS))

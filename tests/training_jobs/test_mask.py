@@ -91,6 +91,39 @@ def test_a_row_without_a_prompt_is_refused():
         mask_from_labels(torch.tensor([[IGNORED, 4], [5, 6]]))
 
 
+def test_a_packed_segment_without_a_prompt_is_refused():
+    positions = torch.tensor([[0, 1, 2, 0, 1, 2]])
+    with pytest.raises(ValueError, match="no prompt"):
+        mask_from_labels(torch.tensor([[IGNORED, 5, 6, 7, 8, IGNORED]]), positions)
+
+
+@pytest.mark.parametrize(
+    ("labels", "positions"),
+    [
+        ([[IGNORED, 4, IGNORED, 5]], None),
+        ([[IGNORED, 4, 5, 6], [IGNORED, 4, IGNORED, 5]], None),
+        ([[IGNORED, 4, IGNORED, IGNORED, 4, IGNORED, 5]], [[0, 1, 0, 1, 2, 3, 4]]),
+    ],
+)
+def test_a_row_with_two_answers_is_refused(labels, positions):
+    """Of a conversation whose every answer is a label the later prompts would go unadapted."""
+    with pytest.raises(ValueError, match="several targets"):
+        mask_from_labels(torch.tensor(labels), None if positions is None else torch.tensor(positions))
+
+
+@pytest.mark.parametrize("recipe", PREFILL, ids=name)
+@torch.no_grad()
+def test_embeddings_are_as_good_as_ids(recipe):
+    model, tokens = disturbed(tiny_model(), recipe), ids(9)
+    embedded = model.get_input_embeddings()(tokens)
+    options = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None, "pad_token_id": 2}
+    new = model.generate(inputs_embeds=embedded, attention_mask=torch.ones_like(tokens), **options)
+    expected = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens), **options)
+    assert torch.equal(new, expected[:, 9:])
+    with pytest.raises(PromptEndUnknown):
+        model(inputs_embeds=embedded)
+
+
 @pytest.mark.parametrize("recipe", PREFILL, ids=name)
 @pytest.mark.parametrize("training", [True, False])
 def test_a_forward_that_cannot_know_the_prompts_end_raises(recipe, training):

@@ -31,7 +31,7 @@ def peft_config(recipe: Recipe) -> PeftConfig:
 
 
 def adapter_attach(model: PreTrainedModel, recipe: Recipe, *, seed: int) -> PeftModel:
-    """A fresh adapter on `model`, float32 whatever the base's dtype, that changes nothing yet (appendix C.1).
+    """A fresh adapter on `model`, float32 whatever the base's dtype, that changes nothing yet (appendix A.2).
 
     Raises ValueError if the rank does not fit the model.
     """

@@ -44,26 +44,33 @@ def mask_of_generate(*, past: int, tokens: int) -> torch.Tensor | None:
 
 
 def mask_from_labels(labels: torch.Tensor, position_ids: torch.Tensor | None = None) -> torch.Tensor:
-    """True strictly before the first trained token of each row, or of each packed segment of a row.
+    """True strictly before the target of each row, or of each packed segment of a row.
 
     labels [B, T] int with IGNORED outside of the targets; position_ids [B, T] int, where a 0 starts a segment.
     Returns [B, T] bool. A row without labels is all prompt. Padding on either side is harmless: nothing attends
-    to it, and a row's positions are compared with its own first label. Raises ValueError for a row whose first
-    token is a target: it has no prompt, so a prefill-only adapter would get no gradient from it.
+    to it, and a row's positions are compared with its own first label. Raises ValueError where the mask would be a
+    guess: a segment that begins with a target has no prompt, so a prefill-only adapter would get no gradient from it;
+    of one with two targets, the first is prompt to the second and answer to its own.
     """
     rows, tokens = labels.shape
     index = torch.arange(tokens, device=labels.device).expand(rows, tokens)
     trained = labels != IGNORED
-    if bool(trained[:, 0].any()):
+    starts = index == 0
+    if position_ids is not None:
+        starts = starts | (position_ids.expand(rows, tokens) == 0)
+    if bool((trained & starts).any()):
         raise ValueError(
-            "A row of labels has no prompt: its first token is a target. Use prompt and completion data, with "
-            "-100 as the label of every prompt token."
+            "A row of labels, or a packed segment of one, has no prompt: its first token is a target. Use prompt and "
+            "completion data, with -100 as the label of every prompt token."
         )
-    if position_ids is None:
-        segment = torch.zeros_like(index)
-    else:
-        starts = position_ids.expand(rows, tokens) == 0
-        segment = starts.cumsum(dim=1)
+    segment = starts.cumsum(dim=1) - 1
     first_target = torch.full((rows, tokens + 1), tokens, device=labels.device)
     first_target.scatter_reduce_(1, segment, torch.where(trained, index, tokens), reduce="amin")
-    return adapted(index, first_target.gather(1, segment))
+    own = first_target.gather(1, segment)
+    begins = trained & ~trained.roll(1, dims=1)
+    if bool((begins & (index != own)).any()):
+        raise ValueError(
+            "A row of labels has several targets with a prompt between them. Make an example of each, with all before "
+            "it as its prompt: an earlier answer is prompt (adapted) when a later one is the target."
+        )
+    return adapted(index, own)

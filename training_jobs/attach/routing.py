@@ -46,17 +46,7 @@ class PrefillRouting(BaseTuner):
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """The base model's generate(), with the prompt's length on record."""
-        inputs = next(
-            (
-                kwargs[name]
-                for name in ("input_ids", "inputs", "inputs_embeds")
-                if kwargs.get(name) is not None
-            ),
-            args[0] if args else None,
-        )
-        if inputs is None:
-            raise PromptEndUnknown
-        with generating(inputs.shape[1]):
+        with generating(_tokens(args, kwargs)):
             return self.model.generate(*args, **kwargs)
 
     @contextmanager
@@ -128,17 +118,25 @@ def cannot_merge(*args: Any, **kwargs: Any) -> NoReturn:
     )
 
 
+def _tokens(args: Any, kwargs: dict[str, Any]) -> int:
+    """How many there are in a row of the inputs, by whichever name they come. Raises PromptEndUnknown if by none."""
+    named = (kwargs.get(name) for name in ("input_ids", "inputs", "inputs_embeds"))
+    inputs = next((each for each in (*named, *args[:1]) if each is not None), None)
+    if inputs is None:
+        raise PromptEndUnknown
+    return int(inputs.shape[1])
+
+
 def _find_mask(model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Pre-hook of the causal language model: turn what is known into `prompt_mask`; absent if nothing is."""
     if kwargs.get(MASK) is None:
-        inputs = kwargs.get("input_ids", args[0] if args else kwargs.get("inputs_embeds"))
         cache = kwargs.get("past_key_values")
         past = 0 if cache is None else cache.get_seq_length()
         labels = kwargs.get("labels")
         if labels is not None and past == 0:
             mask = mask_from_labels(labels, kwargs.get("position_ids"))
         else:
-            mask = mask_of_generate(past=past, tokens=inputs.shape[1])
+            mask = mask_of_generate(past=past, tokens=_tokens(args, kwargs))
         if mask is None:
             return args, kwargs
         kwargs = {**kwargs, MASK: mask}

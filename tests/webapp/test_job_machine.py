@@ -104,10 +104,10 @@ class JobMachine(RuleBasedStateMachine):
         assert self.holder.complete(self.holder.adapter(seed=seed)).json() == {"state": "gating"}
 
     @precondition(lambda self: self.holder)
-    @rule(retry=st.booleans(), counts=st.booleans())
-    def fail(self, retry: bool, counts: bool) -> None:
+    @rule(how=st.sampled_from(("for good", "again", "uncounted")))
+    def fail(self, how: str) -> None:
         if self.row.state == "running":
-            self.holder.fail(retry=retry, counts=counts)
+            self.holder.fail(retry=how != "for good", counts=how != "uncounted")
             if self.row.state == "queued":
                 self._nobody_holds()
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from django.db import transaction
 
 from tests.webapp.company import Company
 from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.played_trainer import PlayedTrainer
-from tests.webapp.test_transitions import running
+from tests.webapp.test_transitions import queued, running
 from webapp.jobs.models import Job
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,6 +27,15 @@ def dispatcher(stores: object, played_engine: PlayedEngine) -> Iterator[subproce
     yield process
     process.kill()
     process.wait()
+
+
+@pytest.fixture
+def ready(company: Company) -> Iterator[Job]:
+    """A job that is queued beside one whose preparation hangs, since its row is held."""
+    ready, hangs = queued(company), company.job()
+    with transaction.atomic():
+        Job.objects.select_for_update().get(id=hangs.id)
+        yield ready
 
 
 def until(condition: Callable[[], bool], seconds: float = 20) -> None:
@@ -47,3 +57,11 @@ def test_from_validating_to_succeeded(
     until(lambda: Job.objects.get(id=job.id).state == "succeeded")
     dispatcher.send_signal(signal.SIGTERM)
     assert dispatcher.wait(5) == 0
+
+
+@pytest.mark.slow
+def test_dispatching_does_not_wait_for_files(
+    ready: Job, web: httpx.Client, dispatcher: subprocess.Popen[bytes]
+) -> None:
+    PlayedTrainer(web).hello()
+    until(lambda: Job.objects.get(id=ready.id).state == "dispatched")

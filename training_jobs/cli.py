@@ -75,8 +75,11 @@ class Progress:
         if step == total:
             self._bar.close()
 
-    def held_out(self, step: int, loss: float) -> None:
-        self._say(f"held-out loss after step {step}: {loss:.3f}")
+    def held_out(self, step: int, loss: float, accuracy: float | None) -> None:
+        prefers = (
+            "" if accuracy is None else f", the better answer is the likelier one in {accuracy:.0%} of pairs"
+        )
+        self._say(f"held-out loss after step {step}: {loss:.3f}{prefers}")
 
     def kept(self, best_step: int, *, step: int, total: int) -> None:
         if self._bar is not None:

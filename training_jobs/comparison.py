@@ -47,7 +47,7 @@ def compare_preferences(
     All three have two values a pair, the preferred answer's first: nats of either, target tokens. What a model prefers
     is the answer of the lower loss a token (Meng et al. 2024, SimPO, 2.2).
     """
-    right, others = (_right(np.divide(nlls, tokens)) for nlls in (adapter, other))
+    right, others = (_right(nlls, tokens) for nlls in (adapter, other))
     low, high = _interval(right - others, np.ones(len(right)), seed=seed)
     return PreferenceComparison(
         pairs=len(right),
@@ -58,8 +58,14 @@ def compare_preferences(
     )
 
 
-def _right(losses: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """1 where the first of a pair is lower, else 0."""
+def preference_accuracy(nlls: Sequence[float], *, tokens: Sequence[int]) -> float:
+    """The share of pairs of which one model prefers what is preferred; arguments as in compare_preferences."""
+    return float(_right(nlls, tokens).mean())
+
+
+def _right(nlls: Sequence[float], tokens: Sequence[int]) -> npt.NDArray[np.float64]:
+    """1 where the first of a pair has the lower loss a token, else 0."""
+    losses = np.divide(nlls, tokens)
     return (losses[0::2] < losses[1::2]).astype(np.float64)
 
 

@@ -12,6 +12,7 @@ from peft import PeftModel
 from torch.nn import functional as F
 from transformers import Trainer
 
+from training_jobs.comparison import preference_accuracy
 from training_jobs.score import row_nlls
 from training_jobs.sft import SupervisedRun
 from training_jobs.trl_trainers import dpo_trainer
@@ -57,3 +58,6 @@ class PreferenceRun(SupervisedRun):
     def held_out_loss(self, nlls: Sequence[float]) -> float:
         found = margins(torch.tensor(nlls), torch.tensor(self.progress.held_out_before))
         return -F.logsigmoid(self.beta * found).mean().item()
+
+    def held_out_accuracy(self, nlls: Sequence[float]) -> float:
+        return preference_accuracy(nlls, tokens=[example.target_length for example in self.held_out])

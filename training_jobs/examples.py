@@ -15,7 +15,7 @@ Reason = Literal["no_trained_turn", "no_prompt", "too_long", "refused"]
 REASONS: dict[Reason, str] = {
     "no_trained_turn": "have no assistant message to learn from",
     "no_prompt": "start with the assistant, so that message has nothing to answer",
-    "too_long": "are longer than {max_tokens} tokens; split them into shorter conversations",
+    "too_long": "are longer than {max_tokens} tokens; split or shorten them",
     "refused": "have roles in an order that the base model's chat template does not take",
 }
 _NAMED = 5
@@ -136,8 +136,9 @@ class Examples:
     def complaints(self, *, max_tokens: int) -> list[str]:
         """One sentence a reason, with the first rows' ids. Nothing of their content."""
         sentences = []
+        kind = "assistant turns or rows" if self.rows_each == 1 else "preference pairs"
         for reason, left in self.left_out.items():
             named = ", ".join(left.first) + (", …" if left.more else "")
             why = REASONS[reason].format(max_tokens=max_tokens)
-            sentences.append(f"Left out {left.count} assistant turns or rows that {why}: {named}.")
+            sentences.append(f"Left out {left.count} {kind} that {why}: {named}.")
         return sentences

@@ -82,8 +82,13 @@ class Lease:
         if step % max(1, total // _EVENTS_OF_STEPS) == 0 or step == total:
             self.event(f"Step {step}/{total}: training loss={loss:.2f}", step=step, train_loss=loss)
 
-    def held_out(self, step: int, loss: float) -> None:
-        self.event(f"Step {step}: validation loss={loss:.2f}", step=step, valid_loss=loss)
+    def held_out(self, step: int, loss: float, accuracy: float | None) -> None:
+        told = f"Step {step}: validation loss={loss:.2f}"
+        if accuracy is None:
+            self.event(told, step=step, valid_loss=loss)
+            return
+        told += f", the better answer is the likelier one in {accuracy:.0%} of the held-out pairs"
+        self.event(told, step=step, valid_loss=loss, valid_accuracy=accuracy)
 
     def kept(self, best_step: int, *, step: int, total: int) -> None:
         early = f"Training ends early, after step {step} of {total}: " if step < total else ""

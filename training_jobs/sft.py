@@ -120,11 +120,12 @@ class SupervisedRun(Training):
         if self.halvings:
             size = self.hyperparameters.batch_size
             longest = max(len(example.tokens) for example in self.train_examples)
+            rows = "conversations" if self.rows_each == 1 else "pairs"
             raise UserFault(
                 "out_of_memory",
                 "Training ran out of memory, and again with half a batch at a time. "
                 + (f"Use a batch_size below {size}, or split" if size > 1 else "Split")
-                + f" long conversations: the longest example has {longest} tokens.",
+                + f" long {rows}: the longest example has {longest} tokens.",
             )
         self.halvings += 1
         self.progress.parts *= 2

@@ -32,7 +32,8 @@ class Watcher(Protocol):
 
     def step(self, step: int, total: int, loss: float) -> None: ...
 
-    def held_out(self, step: int, loss: float) -> None: ...
+    def held_out(self, step: int, loss: float, accuracy: float | None) -> None:
+        """After each epoch. `accuracy`: see Training.held_out_accuracy."""
 
     def kept(self, best_step: int, *, step: int, total: int) -> None:
         """After the last step, if the weights of an earlier one are the better ones and are kept."""
@@ -167,20 +168,22 @@ class Training:
         self._check(nlls)
         loss = self.held_out_loss(nlls)
         self.progress.best.judge(loss, nlls, self.parameters)
-        self.watcher.held_out(self.progress.step, loss)
+        self.watcher.held_out(self.progress.step, loss, self.held_out_accuracy(nlls))
 
     def held_out_loss(self, nlls: Sequence[float]) -> float:
         """What a step's loss is, of the held-out examples, from the nats of each: nats per target token."""
         return sum(nlls) / self.held_out_tokens
+
+    def held_out_accuracy(self, nlls: Sequence[float]) -> float | None:
+        """The share of held-out preference pairs in which the better answer is the likelier one; else None."""
+        return None
 
     def _check(self, nlls: list[float]) -> None:
         if math.isfinite(sum(nlls)):
             return
         if self.progress.step:
             raise self._diverged("validation")
-        raise OurFault(
-            "base_unfit", "The base model gives no number as its loss on the held-out conversations."
-        )
+        raise OurFault("base_unfit", "The base model gives no number as its loss on what is held out.")
 
     def record(self, loss: float) -> None:
         """An optimiser step was done whose batch had this loss. Raises UserFault if it is no number."""

@@ -62,6 +62,8 @@ def test_a_pair_of_which_one_answer_is_too_long_is_left_out_whole():
     assert found.count == (1, 1)
     assert (found.left_out["too_long"].count, found.left_out["too_long"].first) == (1, ["2"])
     assert found.told().startswith("Training on 1 preference pairs")
+    [complaint] = found.complaints(max_tokens=200)
+    assert complaint.startswith("Left out 1 preference pairs that are longer than 200 tokens")
     assert found.train.conversations == found.train.conversations[:1] * 2
 
 
@@ -164,6 +166,8 @@ def test_it_learns_to_prefer_in_either_direction(recipe, tmp_path):
         tokens = [example.target_length for example in data.held_out]
         found = compare_preferences(trained.nlls_after, trained.nlls_before, tokens=tokens, seed=0)
         assert (found.pairs, found.adapter_accuracy) == (4, 1.0)
+        assert len(watcher.accuracies) == len(watcher.held_out_losses)
+        assert watcher.accuracies[-1] == 1.0
         started.append(found.accuracy)
     assert min(started) < 1
 

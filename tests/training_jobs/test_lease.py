@@ -143,6 +143,16 @@ def test_a_metric_that_is_no_number_is_left_out(lease, calls):
     assert [event.metrics for event in told] == [{"step": 3.0}, None]
 
 
+def test_of_preference_pairs_the_accuracy_is_told_beside_the_loss(lease, calls):
+    lease.held_out(9, 0.5, None)
+    lease.held_out(9, 0.5, 0.75)
+    until(lambda: sum(len(beat.events) for beat in calls.beats) == 2)
+    answers, pairs = [event for beat in calls.beats for event in beat.events]
+    assert answers.metrics == {"step": 9, "valid_loss": 0.5}
+    assert pairs.metrics == {"step": 9, "valid_loss": 0.5, "valid_accuracy": 0.75}
+    assert "75% of the held-out pairs" in pairs.message
+
+
 def test_news_that_are_refused_are_not_said_again(lease, calls):
     refusal = OurFault("refused_by_web", "no")
     calls.answer = lambda beat: refusal if beat.events else None

@@ -26,6 +26,7 @@ class Recorder:
     stop_at: int | None = None
     losses: list[float] = field(default_factory=list)
     held_out_losses: list[tuple[int, float]] = field(default_factory=list)
+    accuracies: list[float | None] = field(default_factory=list)
     checkpoints: list[tuple[int, Path]] = field(default_factory=list)
     #: (best step, last step, all steps), and the steps after which memory ran out.
     keeps: list[tuple[int, int, int]] = field(default_factory=list)
@@ -36,8 +37,9 @@ class Recorder:
         assert len(self.losses) + 1 == step <= total
         self.losses.append(loss)
 
-    def held_out(self, step: int, loss: float) -> None:
+    def held_out(self, step: int, loss: float, accuracy: float | None) -> None:
         self.held_out_losses.append((step, loss))
+        self.accuracies.append(accuracy)
 
     def kept(self, best_step: int, *, step: int, total: int) -> None:
         self.keeps.append((best_step, step, total))

@@ -224,6 +224,9 @@ class TestJobs:
         job_prepare(job=job.id)
         held = client.fine_tuning.jobs.retrieve(made.id).to_dict()["held_out"]
         assert (held["by"], held["conversations"], held["left_out"]) == ("validation_file", 4, 4)
+        told = " ".join(event.message for event in client.fine_tuning.jobs.list_events(made.id))
+        assert "4 preference pairs of the validation file" in told
+        assert "conversation" not in told
         leaked = client.fine_tuning.jobs.create(
             model="tiny", training_file=trained, validation_file=other, method={"type": "dpo"}
         )

@@ -59,7 +59,11 @@ def loss_chart(events: Sequence[JobEvent], total_steps: int) -> Chart | None:
 
     summary = f"Training loss from {train[0][1]:.2f} to {train[-1][1]:.2f} over {round(train[-1][0])} steps."
     if held_out:
-        summary += f" On held-out rows {min(loss for _, loss in held_out):.2f} at best."
+        best, loss = min(held_out, key=lambda point: point[1])
+        summary += f" On held-out rows {loss:.2f} at best."
+        prefers = dict(_series(events, "valid_accuracy"))
+        if best in prefers:
+            summary += f" There it prefers the better answer in {prefers[best]:.0%} of the held-out pairs."
     return Chart(
         train=points(_thinned(train)),
         held_out=points(held_out) if len(held_out) > 1 else "",

@@ -61,7 +61,7 @@ def _prepare(row: Job, merged: HashedFile) -> None:
         job_fail_validation(
             job=row.id,
             code="validation_leak",
-            message="Every conversation of the validation file stands in the training file too. What was trained on "
+            message="Every row of the validation file stands in the training file too. What was trained on "
             "cannot measure anything: take them out of one of the two files.",
         )
         return
@@ -121,27 +121,30 @@ def _write(merged: HashedFile, talk: dict[str, Any], judged: Judged) -> None:
 
 def _told(judged: Judged, row: Job) -> tuple[str, str]:
     """Level and sentence for the job's history: what it is judged by."""
-    held = f"{judged.conversations:,} of {row.training_file.conversations_count:,} conversations"
-    answers = f"{judged.examples:,} answer{'' if judged.examples == 1 else 's'} to judge by"
+    rows, answers = "preference pairs", ""
+    if row.training_file.job_type == "supervised":
+        rows = "conversations"
+        answers = f", with {judged.examples:,} answer{'' if judged.examples == 1 else 's'} to judge by"
+    held = f"{judged.conversations:,} of {row.training_file.conversations_count:,} {rows}"
     match judged.by:
         case "validation_file" if judged.left_out:
             ids = ", ".join(judged.left_out_ids) + (", …" if judged.left_out > _NAMED else "")
             return "warn", (
-                f"Left out of judging, because they stand in the training file too: {judged.left_out:,} conversations "
-                f"of the validation file (rows {ids}). That leaves {judged.conversations:,}, with {answers}."
+                f"Left out of judging, because they stand in the training file too: {judged.left_out:,} {rows} "
+                f"of the validation file (rows {ids}). That leaves {judged.conversations:,}{answers}."
             )
         case "validation_file":
-            return "info", f"The validation file has {judged.conversations:,} conversations, with {answers}."
+            return "info", f"The validation file has {judged.conversations:,} {rows}{answers}."
         case "conversation":
-            return "info", f"Held out {held}, with {answers}. The same file always splits alike."
+            return "info", f"Held out {held}{answers}. The same file always splits alike."
         case "time":
-            return "info", f"Held out {held}, with {answers}: the last ones of the longest chat."
+            return "info", f"Held out {held}{answers}: the last ones of the longest chat."
     if not row.held_out_share:
         return "info", "Nothing is held out, as asked: the job will have no held-out loss."
     why = (
-        f"fewer than {HELD_OUT_FEWEST} conversations"
+        f"fewer than {HELD_OUT_FEWEST} {rows}"
         if row.training_file.conversations_count < HELD_OUT_FEWEST
-        else "the conversations say too much alike, or stand in too few chats"
+        else f"the {rows} say too much alike, or stand in too few chats"
     )
     return "info", (
         f"Nothing is held out ({why}), so the job will have no held-out loss. Name a validation_file for one."

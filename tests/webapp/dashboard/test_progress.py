@@ -40,3 +40,17 @@ class TestChart:
         assert chart is not None
         assert len(chart.dots) == 2
         assert "On held-out rows 1.50 at best." in chart.summary, "the adapter is the best one"
+        assert "pairs" not in chart.summary
+
+    def test_of_pairs_the_accuracy_is_that_of_the_best_epoch(self) -> None:
+        train = [event(n, step=n, train_loss=0.5) for n in range(1, 5)]
+        chart = loss_chart(
+            [
+                *train,
+                event(5, step=2, valid_loss=0.4, valid_accuracy=0.75),
+                event(6, step=4, valid_loss=0.6, valid_accuracy=0.5),
+            ],
+            4,
+        )
+        assert chart is not None
+        assert chart.summary.endswith("it prefers the better answer in 75% of the held-out pairs.")

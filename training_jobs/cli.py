@@ -306,6 +306,7 @@ def decide(arguments: argparse.Namespace, *, type: JobType, examples: int) -> tu
         position=arguments.position,
         rank=asked.get("rank", defaults.rank),
         target_modules=asked.get("target_modules"),
+        layers=asked.get("layers"),
     )
     batch_size = asked.get("batch_size", min(defaults.batch_size, max(1, examples)))
     settled = Hyperparameters(
@@ -339,6 +340,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         metavar="NAME,…",
         help=f"lora: the projections to adapt, all of them unless chosen ({','.join(TARGET_MODULES)})",
     )
+    parser.add_argument(
+        "--layers",
+        type=_numbers,
+        metavar="NUMBER,…",
+        help="the decoder layers to adapt, counted from 0; all of them unless chosen",
+    )
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--learning-rate", type=float)
@@ -370,6 +377,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if not 0 <= arguments.held_out <= HELD_OUT_MOST_SHARE:
         parser.error(f"--held-out is a share from 0 to {HELD_OUT_MOST_SHARE}")
     return arguments
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,6 +4,7 @@ Counted are the tensors that autograd keeps of a Llama-shaped decoder layer with
 scored positions, and the adapter with its optimiser. docs/training.md has how near that comes to what was measured.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -14,6 +15,7 @@ from training_jobs.errors import JobFault, PassingFault, UserFault
 from training_jobs.examples import Example
 from training_jobs.free_memory import Memory, gigabytes
 
+_LAYER = re.compile(r"\.layers\.(\d+)\.")
 #: What torch takes for itself when a first training begins: kernels' workspaces, buffers of a pass.
 _BEGIN = 80_000_000
 #: What is resident for each byte that is kept: tensors that are freed between kept ones leave holes, and LoRA frees one
@@ -50,12 +52,18 @@ def footprint(
     attended = head * (2 * config.num_attention_heads + 2 * config.num_key_value_heads)
     # The residual stream twice (float32 where it is normalised), queries, keys, values and what attention says, the
     # three products of the gated projection; then what the adapter's own matrices read.
-    per_token = 4 * 2 * width + base_bytes * (attended + 3 * inner)
+    of_base = 4 * 2 * width + base_bytes * (attended + 3 * inner)
     lora = model.active_peft_config.peft_type.endswith("LORA")
-    per_token += 4 * (2 * width + inner if lora else 2 * width)
-    per_token = round(per_token * (_HOLES_LORA if lora else _HOLES))
-    layers = config.num_hidden_layers
-    kept = layers * base_bytes * width + per_token if checkpointing else layers * per_token
+    of_adapter = 4 * (2 * width + inner if lora else 2 * width)
+    holes = _HOLES_LORA if lora else _HOLES
+    per_token = round((of_base + of_adapter) * holes)
+    adapted = _adapted_layers(model)
+    # Nothing is kept below the first adapted layer: no gradient goes there.
+    passed = config.num_hidden_layers - min(adapted)
+    if checkpointing:
+        kept = passed * base_bytes * width + per_token
+    else:
+        kept = round((passed * of_base + len(adapted) * of_adapter) * holes)
 
     def row(examples: Sequence[Example], tokens_take: int, logits: int) -> int:
         """Of the longest one, as it is padded to, and the longest target."""
@@ -70,6 +78,12 @@ def footprint(
         trained_row=row(trained, kept, _LOGITS),
         scored_row=row(scored, per_token, _LOGITS_SCORED),
     )
+
+
+def _adapted_layers(model: PeftModel) -> set[int]:
+    """From the names of what is trained, as adapters_store.sites reads them from a folder."""
+    names = (name for name, parameter in model.named_parameters() if parameter.requires_grad)
+    return {int(found[1]) for found in map(_LAYER.search, names) if found}
 
 
 def parts_that_fit(need: Footprint, memory: Memory | None, *, batch_size: int, scored_at_once: int) -> int:

@@ -134,14 +134,17 @@ class Hyperparameters(Message):
         return "supervised" if self.beta is None else "dpo"
 
 
+#: A decoder layer's index, from 0.
+Layer = Annotated[int, Field(ge=0, lt=1000)]
 #: What to say when target modules are chosen for another method.
-ONLY_LORA_HAS_TARGETS = "Only lora has target_modules: direft and loreft act after every decoder layer."
+ONLY_LORA_HAS_TARGETS = "Only lora has target_modules: direft and loreft act after decoder layers."
 
 
 class Recipe(Message):
     """Which adapter to train. `alpha` matters to lora alone (scale = alpha / rank).
 
-    `target_modules`: the projections that lora adapts, all of them if it is None; ReFT has none to choose.
+    `target_modules`: the projections that lora adapts, all of them if it is None; ReFT has none to choose. `layers`:
+    the decoder layers that are adapted, all of them if it is None.
     """
 
     method: Method
@@ -149,6 +152,7 @@ class Recipe(Message):
     rank: Annotated[int, Field(ge=1, le=256)]
     alpha: Annotated[float, Field(gt=0)] = DEFAULT_ALPHA
     target_modules: Annotated[tuple[TargetModule, ...], Field(min_length=1)] | None = None
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)] | None = None
 
     @field_validator("target_modules")
     @classmethod
@@ -161,6 +165,19 @@ class Recipe(Message):
         if info.data.get("method", "lora") != "lora":
             raise ValueError(ONLY_LORA_HAS_TARGETS)
         return tuple(module for module in TARGET_MODULES if module in chosen)
+
+    @field_validator("layers")
+    @classmethod
+    def _in_order(cls, chosen: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        """Each once, for the same reason."""
+        return None if chosen is None else tuple(sorted(set(chosen)))
+
+    def check_layers(self, count: int) -> None:
+        """Raises ValueError, with what to say, if a layer is chosen that a base model of `count` layers lacks."""
+        if self.layers is not None and self.layers[-1] >= count:
+            raise ValueError(
+                f"The base model has no layer {self.layers[-1]}: its {count} layers are 0 to {count - 1}."
+            )
 
 
 class Defaults(NamedTuple):

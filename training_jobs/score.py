@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from training_jobs.attach.chosen import ROWS, RowAdapters
 from training_jobs.attach.prompt_mask import IGNORED, mask_from_labels
-from training_jobs.attach.routing import MASK, PrefillRouting
+from training_jobs.attach.routing import MASK, prefill_only
 from training_jobs.batches import collate
 from training_jobs.examples import Example
 
@@ -30,7 +30,7 @@ def target_logits(
     first = int((labels != IGNORED).any(dim=0).nonzero()[0])
     scored = labels.shape[1] - first
     routed: dict[str, Any] = {}
-    if isinstance(model.base_model, PrefillRouting):
+    if prefill_only(model):
         routed[MASK] = mask_from_labels(labels)
     if adapters is not None:
         routed[ROWS] = RowAdapters.of(adapters, labels.device)

@@ -61,6 +61,20 @@ def test_reft(tmp_path, method, delta, parts):
     assert len(matrices) == 4
 
 
+@pytest.mark.parametrize("method", ["lora", "direft", "loreft"])
+def test_layers_that_are_not_there_are_not_served(tmp_path, method):
+    every = orthonormal(tensors_of(method, layers=3))
+    some = {name: array for name, array in every.items() if ".layers.1." not in name}
+    folders = {"every": every, "some": some}
+    served = {}
+    for folder, tensors in folders.items():
+        manifest = write_adapter(tmp_path / folder, method, tensors=tensors)
+        _, served[folder] = vllm_matrices(tmp_path / folder, manifest.name)
+    assert {name.split(".layers.")[1][0] for name in served["some"]} == {"0", "2"}
+    for name, matrix in served["some"].items():
+        np.testing.assert_array_equal(matrix, served["every"][name])
+
+
 def test_rows_that_are_not_orthonormal_are_refused(tmp_path):
     manifest = write_adapter(tmp_path, "loreft", tensors=tensors_of("loreft"))
     with pytest.raises(AdapterCorrupt, match="orthonormal"):

@@ -114,6 +114,13 @@ def test_some_projections_alone(tmp_path, base):
     assert manifest.training["recipe"]["target_modules"] == ["q_proj", "v_proj"]
 
 
+def test_some_layers_alone(tmp_path, base):
+    out = run(tmp_path, base, [row(0), row(2)], "--layers", "1")
+    manifest, tensors = adapter_read(out)
+    assert {name.split(".layers.")[1].split(".")[0] for name in tensors} == {"1"}
+    assert manifest.training["recipe"]["layers"] == [1]
+
+
 def test_it_stops_when_it_only_gets_worse(tmp_path, base, capsys):
     """Held out is what the others are unlike: whatever is learned from them makes it worse sooner or later."""
     unlike = [{"role": "user", "content": "1?"}, {"role": "assistant", "content": "oh"}]
@@ -216,6 +223,9 @@ def test_nothing_to_train_leaves_nothing(tmp_path, base, capsys):
         (["--rank", "1000"], "rank"),
         (["--target-modules", "q_proj"], "Only lora has target_modules"),
         (["--method", "lora", "--target-modules", "q_proj,lm_head"], "target_modules"),
+        (["--layers", "0,2"], "no layer 2: its 2 layers are 0 to 1. (recipe_unfit)"),
+        (["--layers=-1"], "layers"),
+        (["--layers", "first"], "--layers"),
         (["--epochs", "-1"], "n_epochs"),
         (["--beta", "0.2"], "--beta"),
         (["--learning-rate", "7"], "learning_rate"),

@@ -67,6 +67,7 @@ def base_model() -> BaseModel:
             "source": "tests",
             "architecture": "LlamaForCausalLM",
             "context_length": 2048,
+            "layers": 4,
             "memory_bytes": 10**9,
             "license": "apache-2.0",
             "is_default": True,

@@ -33,7 +33,11 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folder(models: Path, name: str = "tiny-chat", *, card: str | None = CARD, **config: Any) -> Path:
     made = models / name
     made.mkdir()
-    facts = {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 2048} | config
+    facts = {
+        "architectures": ["LlamaForCausalLM"],
+        "max_position_embeddings": 2048,
+        "num_hidden_layers": 4,
+    } | config
     (made / "config.json").write_text(json.dumps(facts))
     (made / "tokenizer.json").write_text("{}")
     (made / "chat_template.jinja").write_text("{{ messages }}")
@@ -60,7 +64,8 @@ def test_a_local_folder(models: Path) -> None:
 @pytest.mark.parametrize("architecture", sorted(PROVEN))
 def test_every_proven_architecture_is_taken(models: Path, architecture: str) -> None:
     made = folder(models, architectures=[architecture])
-    assert model_folder.model_folder_read(made).architecture == architecture
+    found = model_folder.model_folder_read(made)
+    assert (found.architecture, found.layers) == (architecture, 4)
 
 
 def test_a_folder_elsewhere_is_linked(models: Path, tmp_path: Path) -> None:
@@ -81,6 +86,7 @@ def test_the_default_moves(models: Path) -> None:
         ({"architectures": ["MambaForCausalLM"]}, "unsupported_architecture"),
         ({"architectures": None}, "unsupported_architecture"),
         ({"max_position_embeddings": None}, "bad_model_folder"),
+        ({"num_hidden_layers": None}, "bad_model_folder"),
         ({"card": None}, "licence_unknown"),
         ({"card": "---\nlicense: other\n---\n"}, "licence_unknown"),
         ({"card": "---\nlicense: cc-by-nc-4.0\n---\n"}, "licence_non_commercial"),

@@ -56,7 +56,14 @@ def test_jobs(openai_client: MakeClient, company: Company) -> None:
         seed=7,
         metadata={"user": "maren", "plan": "gold"},
         method={"type": "supervised", "supervised": {"hyperparameters": {"n_epochs": 3}}},
-        extra_body={"adapter": {"method": "lora", "rank": 4, "target_modules": ["v_proj", "q_proj"]}},
+        extra_body={
+            "adapter": {
+                "method": "lora",
+                "rank": 4,
+                "target_modules": ["v_proj", "q_proj"],
+                "layers": [3, 0, 3],
+            }
+        },
     )
     assert job.status == "validating_files"
     assert (job.seed, job.hyperparameters.n_epochs, job.metadata) == (7, 3, {"user": "maren", "plan": "gold"})
@@ -66,9 +73,13 @@ def test_jobs(openai_client: MakeClient, company: Company) -> None:
         "rank": 4,
         "alpha": 32.0,
         "target_modules": ["q_proj", "v_proj"],
+        "layers": [0, 3],
     }
     other = client.fine_tuning.jobs.create(
-        model="tiny", training_file=file.id, hyperparameters={"n_epochs": "auto", "batch_size": 2}
+        model="tiny",
+        training_file=file.id,
+        hyperparameters={"n_epochs": "auto", "batch_size": 2},
+        extra_body={"adapter": {"layers": "all"}},
     )
     assert other.hyperparameters.batch_size == 2
     assert other.to_dict()["adapter"].keys() == {"method", "position", "rank", "alpha"}
@@ -127,6 +138,11 @@ def test_models(openai_client: MakeClient, company: Company) -> None:
         ({"adapter": {"target_modules": ["q_proj"]}}, "adapter.target_modules"),
         ({"adapter": {"method": "lora", "target_modules": []}}, "adapter.target_modules"),
         ({"adapter": {"method": "lora", "target_modules": ["lm_head"]}}, "adapter.target_modules.0"),
+        ({"adapter": {"layers": []}}, "adapter.layers"),
+        ({"adapter": {"layers": [0, -1]}}, "adapter.layers.1"),
+        ({"adapter": {"layers": [0, 4]}}, "adapter.layers"),
+        ({"adapter": {"layers": ["0"]}}, "adapter.layers.0"),
+        ({"adapter": {"layers": "some"}}, "adapter.layers"),
         ({"seed": -1}, "seed"),
         ({"model": "gpt-5"}, "model"),
         ({"integrations": [{"type": "wandb"}]}, "integrations"),

@@ -391,6 +391,18 @@ def test_a_lora_adapts_the_projections_that_were_asked_for(
     assert Job.objects.get(id=job.id).error_code == ("adapter_corrupt" if ends == "failed" else "")
 
 
+@pytest.mark.parametrize(("asked", "ends"), [([0], "gating"), ([1], "failed"), ([0, 1], "failed")])
+def test_an_adapter_acts_in_the_layers_that_were_asked_for(
+    company: Company, web: httpx.Client, asked: list[int], ends: str
+) -> None:
+    job, trainer = running(company, web, wishes=Wishes(method="lora", layers=asked, rank=2))
+    at = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+    tensors = {f"{at}A.weight": np.ones((2, 8)), f"{at}B.weight": np.ones((8, 2))}
+    body = trainer.adapter(method="lora", scale=16.0, tensors=tensors)
+    assert trainer.complete(body).json() == {"state": ends}
+    assert Job.objects.get(id=job.id).error_code == ("adapter_corrupt" if ends == "failed" else "")
+
+
 def test_missing_and_flipped_bytes_fail_the_job(company: Company, web: httpx.Client) -> None:
     job, trainer = running(company, web)
     body = trainer.adapter()

@@ -25,16 +25,26 @@ def peft_config(recipe: Recipe) -> PeftConfig:
         kind = LoraConfig if recipe.position == "all" else PreftLoraConfig
         chosen = recipe.target_modules or TARGET_MODULES
         targets = [site for site in PROJECTIONS if site.rpartition(".")[2] in chosen]
-        return kind(r=recipe.rank, lora_alpha=recipe.alpha, target_modules=targets, task_type="CAUSAL_LM")
+        return kind(
+            r=recipe.rank,
+            lora_alpha=recipe.alpha,
+            target_modules=targets,
+            layers_to_transform=None if recipe.layers is None else list(recipe.layers),
+            task_type="CAUSAL_LM",
+        )
     kind = DireftConfig if recipe.method == "direft" else LoreftConfig
-    return kind(r=recipe.rank, position=recipe.position, task_type="CAUSAL_LM")
+    layers = (
+        {} if recipe.layers is None else {"target_modules": [f"layers.{layer}" for layer in recipe.layers]}
+    )
+    return kind(r=recipe.rank, position=recipe.position, task_type="CAUSAL_LM", **layers)
 
 
 def adapter_attach(model: PreTrainedModel, recipe: Recipe, *, seed: int) -> PeftModel:
     """A fresh adapter on `model`, float32 whatever the base's dtype, that changes nothing yet (appendix A.2).
 
-    Raises ValueError if the rank does not fit the model.
+    Raises ValueError if the rank or the layers do not fit the model.
     """
+    _check_layers(model, recipe)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return get_peft_model(model, peft_config(recipe))
@@ -45,6 +55,7 @@ def adapters_attach(model: PreTrainedModel, recipe: Recipe, *, seeds: Mapping[st
 
     Each is what adapter_attach makes of its seed. Raises ValueError as it does.
     """
+    _check_layers(model, recipe)
     (first, seed), *others = seeds.items()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -56,6 +67,10 @@ def adapters_attach(model: PreTrainedModel, recipe: Recipe, *, seeds: Mapping[st
         if not seeds.keys().isdisjoint(name.split(".")):
             parameter.requires_grad_(True)
     return attached
+
+
+def _check_layers(model: PreTrainedModel, recipe: Recipe) -> None:
+    recipe.check_layers(model.config.get_text_config().num_hidden_layers)
 
 
 def adapter_detach(model: PeftModel) -> PreTrainedModel:
@@ -71,17 +86,21 @@ def adapter_detach(model: PeftModel) -> PreTrainedModel:
 def adapter_load(model: PreTrainedModel, folder: Path) -> tuple[PeftModel, Manifest]:
     """Attach the adapter in `folder`, verified; its configuration is rebuilt from the manifest, never from the file.
 
-    Raises AdapterError if the folder is not a whole adapter; RuntimeError if its shapes are another base's.
+    Raises AdapterError if the folder is not a whole adapter; RuntimeError if its shapes are another base's, ValueError
+    if its sites are.
     """
     manifest, arrays = adapter_read(folder)
-    of_lora: dict[str, Any] = {}
-    if manifest.method == "lora":
-        modules = tuple({site.target_module for site in sites_of(manifest)})
-        of_lora = {"alpha": manifest.scale * manifest.rank, "target_modules": modules}
-    recipe = Recipe(method=manifest.method, position=manifest.position, rank=manifest.rank, **of_lora)
-    attached = adapter_attach(model, recipe, seed=0)
+    config = peft_config(recipe_of(manifest))
+    config.target_modules = {str(site).removeprefix("base_model.model.") for site in sites_of(manifest)}
+    attached = get_peft_model(model, config)
     tensors_set(attached, {name: torch.from_numpy(array) for name, array in arrays.items()})
     return attached, manifest
+
+
+def recipe_of(manifest: Manifest) -> Recipe:
+    """All of it but where it acts, which the manifest's tensors say."""
+    of_lora = {"alpha": manifest.scale * manifest.rank} if manifest.method == "lora" else {}
+    return Recipe(method=manifest.method, position=manifest.position, rank=manifest.rank, **of_lora)
 
 
 def adapter_save(

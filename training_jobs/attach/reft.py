@@ -7,6 +7,8 @@ import torch
 from peft import PeftConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
+from torch.utils.hooks import RemovableHandle
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from adapters_store.preft.config import scale_of
 from adapters_store.preft.orthonormal import orthonormal_rows
@@ -177,6 +179,14 @@ class ReftModel(PrefillRouting):
     tuner_layer_cls: type[ReftLayer]
     target_module_mapping: dict[str, list[str]] = {}
 
+    def _layer_routes(self) -> list[RemovableHandle]:
+        """Decoder layers that are not adapted, and those inside of adapted ones, do not know our keywords."""
+        return [
+            module.register_forward_pre_hook(_drop, with_kwargs=True)
+            for module in self.model.modules()
+            if isinstance(module, GradientCheckpointingLayer)
+        ]
+
     def _create_and_replace(
         self,
         config: Any,
@@ -202,6 +212,10 @@ class ReftModel(PrefillRouting):
     ) -> None:
         """PEFT's own expects layers with a `weight`."""
         setattr(parent, child_name, new_module)
+
+
+def _drop(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return args, {name: value for name, value in kwargs.items() if name not in (MASK, ROWS)}
 
 
 class DireftModel(ReftModel):

@@ -44,6 +44,7 @@ def base_model_add(
         "revision": found.revision,
         "architecture": model.architecture,
         "context_length": model.context_length,
+        "layers": model.layers,
         "memory_bytes": model.memory_bytes,
         "license": terms.licence,
         "attribution": terms.attribution,

@@ -24,6 +24,7 @@ class ModelFolder:
     digest: str
     architecture: str
     context_length: int
+    layers: int
     parameters: int
 
     @property
@@ -32,8 +33,11 @@ class ModelFolder:
         return self.parameters * _BYTES_A_PARAMETER * _COPIES + _OVERHEAD_BYTES
 
 
-def model_config_read(folder: Path) -> tuple[str, int]:
-    """Architecture and context length, from the small files alone; raises BadRequest for what cannot be served."""
+def model_config_read(folder: Path) -> tuple[str, int, int]:
+    """Architecture, context length and number of decoder layers, from the small files alone.
+
+    Raises BadRequest for what cannot be served.
+    """
     config = _json(folder / "config.json")
     architecture = next(iter(config.get("architectures") or []), "unknown")
     if architecture not in PROVEN:
@@ -50,18 +54,21 @@ def model_config_read(folder: Path) -> tuple[str, int]:
     context = config.get("max_position_embeddings")
     if not isinstance(context, int) or context < 128:
         raise BadRequest("config.json has no usable max_position_embeddings.", code="bad_model_folder")
-    return architecture, context
+    layers = config.get("num_hidden_layers")
+    if not isinstance(layers, int) or layers < 1:
+        raise BadRequest("config.json has no usable num_hidden_layers.", code="bad_model_folder")
+    return architecture, context, layers
 
 
 def model_folder_read(folder: Path) -> ModelFolder:
     """Raises BadRequest for a folder that cannot become a base model."""
-    architecture, context = model_config_read(folder)
+    architecture, context, layers = model_config_read(folder)
     try:
         digest = base_digest(folder)
     except AdapterMissing as error:
         raise BadRequest(error.message, code="bad_model_folder") from None
     parameters = sum(_parameters(path) for path in folder.glob("*.safetensors"))
-    return ModelFolder(digest, architecture, context, parameters)
+    return ModelFolder(digest, architecture, context, layers, parameters)
 
 
 def check_memory(model: ModelFolder) -> None:

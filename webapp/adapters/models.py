@@ -18,6 +18,8 @@ class BaseModel(models.Model):
     revision = models.CharField(max_length=100, blank=True)
     architecture = models.CharField(max_length=100)
     context_length = models.IntegerField()
+    #: Decoder layers; null if it was entered before this was read.
+    layers = models.IntegerField(null=True)
     memory_bytes = models.BigIntegerField()
     license = models.CharField(max_length=100)
     attribution = models.TextField(blank=True)

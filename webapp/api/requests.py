@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import TargetModule
-from training_jobs.messages import HELD_OUT_MOST_SHARE, MOST_BETA, JobType
+from training_jobs.messages import HELD_OUT_MOST_SHARE, MOST_BETA, JobType, Layer
 from webapp.config.strict_json import read_object
 from webapp.datasets.upload import Voice
 
@@ -67,6 +67,7 @@ class AdapterAsked(Body):
     rank: Annotated[int, Field(ge=1, le=256)] | None = None
     alpha: Annotated[float, Field(gt=0, le=10_000)] | None = None
     target_modules: Annotated[list[TargetModule], Field(min_length=1, max_length=7)] | None = None
+    layers: Annotated[list[Layer], Field(min_length=1, max_length=1000)] | Literal["all"] = "all"
 
 
 class JobRequest(Body):

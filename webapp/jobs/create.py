@@ -43,6 +43,7 @@ class Wishes:
     rank: int | None = None
     alpha: float | None = None
     target_modules: Sequence[TargetModule] | None = None
+    layers: Sequence[int] | Literal["all"] = "all"
     n_epochs: int | Auto = "auto"
     batch_size: int | Auto = "auto"
     learning_rate_multiplier: float | Auto = "auto"
@@ -103,7 +104,7 @@ def job_create(
                 param="held_out",
             )
     seed = secrets.randbelow(2**31) if seed is None else seed
-    recipe, hyperparameters = _decide(wishes, training_file.examples_count, seed)
+    recipe, hyperparameters = _decide(wishes, training_file.examples_count, seed, base)
     job = Job.objects.create(
         tenant=tenant,
         end_user=end_user,
@@ -120,6 +121,8 @@ def job_create(
     )
     Outbox.objects.create(tenant=tenant, job=job)
     where = f" of {', '.join(recipe.target_modules)}" if recipe.target_modules else ""
+    if recipe.layers:
+        where += f" in layers {', '.join(map(str, recipe.layers))}"
     by = f", by preferences (beta {hyperparameters.beta:g})" if hyperparameters.beta else ""
     event_add(
         job=job, message=f"Job created: {recipe.method} ({recipe.position}){where}, rank {recipe.rank}{by}."
@@ -152,7 +155,7 @@ def _check_type(file: File, asked: JobType) -> None:
     raise BadRequest(why, code="method_mismatch", param="method.type")
 
 
-def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperparameters]:
+def _decide(wishes: Wishes, examples: int, seed: int, base: BaseModel) -> tuple[Recipe, Hyperparameters]:
     defaults = DEFAULTS[wishes.method]
     batch_size = wishes.batch_size
     if batch_size == "auto":
@@ -182,8 +185,14 @@ def _decide(wishes: Wishes, examples: int, seed: int) -> tuple[Recipe, Hyperpara
         position=wishes.position,
         rank=rank,
         target_modules=tuple(wishes.target_modules) if wishes.target_modules else None,
+        layers=None if wishes.layers == "all" else tuple(wishes.layers),
         **({} if wishes.alpha is None else {"alpha": wishes.alpha}),
     )
+    if base.layers is not None:
+        try:
+            recipe.check_layers(base.layers)
+        except ValueError as error:
+            raise BadRequest(str(error), code="invalid_value", param="adapter.layers") from None
     beta = DEFAULT_BETA if wishes.beta == "auto" else wishes.beta
     return recipe, Hyperparameters(
         n_epochs=epochs,

@@ -219,10 +219,11 @@ def _check_manifest(row: Job, manifest: Manifest) -> None:
     recipe = Recipe.model_validate(row.recipe)
     if (manifest.method, manifest.position, manifest.rank) != (recipe.method, recipe.position, recipe.rank):
         raise AdapterCorrupt("It does not have the method, position and rank that the job asked for.")
-    if recipe.target_modules and {site.target_module for site in sites_of(manifest)} != {
-        *recipe.target_modules
-    }:
+    sites = sites_of(manifest)
+    if recipe.target_modules and {site.target_module for site in sites} != {*recipe.target_modules}:
         raise AdapterCorrupt("It does not adapt the target_modules that the job asked for.")
+    if recipe.layers and {site.layer for site in sites} != {*recipe.layers}:
+        raise AdapterCorrupt("It does not adapt the layers that the job asked for.")
 
 
 @transaction.atomic

@@ -8,6 +8,7 @@ import torch
 
 from adapters_store.architectures import PROVEN
 from adapters_store.errors import AdapterCorrupt, AdapterError, AdapterMissing, AdapterUnsupported, BadName
+from adapters_store.from_peft import PLAIN_STARTS
 from adapters_store.manifest import CONFIG_FILE
 from adapters_store.names import parse_name
 from adapters_store.weights import manifest_read
@@ -26,8 +27,6 @@ _READ_PAST = (
     "use_bdlora",
     "use_qalora",
 )
-#: Values of init_lora_weights that leave the base model as it is.
-_PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 
 START = "Start vLLM with inference.engine_args.preft_engine_args()."
 
@@ -148,7 +147,7 @@ def check_plain_options(folder: Path) -> None:
     """Raise AdapterUnsupported for a plain PEFT adapter that vLLM 0.26 would serve as if it were another."""
     config = json.loads((folder / CONFIG_FILE).read_text())
     unknown = [option for option in _READ_PAST if config.get(option)]
-    if config.get("init_lora_weights", True) not in _PLAIN_STARTS:
+    if config.get("init_lora_weights", True) not in PLAIN_STARTS:
         unknown.append("init_lora_weights")
     if unknown:
         raise AdapterUnsupported(

@@ -9,7 +9,7 @@ import torch
 from adapters_store.attached import tensors_get
 from adapters_store.chat_template import ChatEncoder
 from tests.training_jobs.adapters import PREFILL, RECIPES, disturbed, name
-from tests.training_jobs.test_memory import assert_alike, refuses
+from tests.training_jobs.test_memory import assert_alike, refuses, rows_of
 from tests.training_jobs.tiny import tiny_model, tiny_tokenizer
 from tests.training_jobs.trainings import PREFERENCES, Recorder, ResumedRecorder, pairs, run_of, train
 from training_jobs.attach.adapter import adapter_attach, adapter_detach
@@ -193,7 +193,7 @@ def test_with_memory_for_half_a_batch_it_learns_the_same_and_never_parts_a_pair(
     model, watcher, seen = adapter_attach(tiny_model(), recipe, seed=1), Recorder(), set()
     refuses(model, rows=4)
     model.register_forward_pre_hook(
-        lambda module, args, given: seen.add(len(given["input_ids"])) if module.training else None,
+        lambda module, args, given: seen.add(rows_of(given)) if module.training else None,
         with_kwargs=True,
     )
     trained = run_of(model, tmp_path, watcher, **options()).train()

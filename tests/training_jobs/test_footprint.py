@@ -11,6 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.training_jobs.adapters import PREFILL, name
+from tests.training_jobs.test_memory import rows_of
 from tests.training_jobs.tiny import tiny_model
 from tests.training_jobs.trainings import HYPERPARAMETERS, Recorder, run_of, train
 from training_jobs import free_memory
@@ -148,9 +149,7 @@ def test_a_batch_that_does_not_fit_is_computed_in_parts_with_the_same_losses(rec
     whole, _ = train(tmp_path, recipe)
     model, watcher = adapter_attach(tiny_model(), recipe, seed=1), Recorder()
     seen = []
-    model.register_forward_pre_hook(
-        lambda m, args, given: seen.append(len(given["input_ids"])), with_kwargs=True
-    )
+    model.register_forward_pre_hook(lambda m, args, given: seen.append(rows_of(given)), with_kwargs=True)
     only(room_for(model, rows=1))
     trained = run_of(model, tmp_path, watcher).train()
     assert watcher.parts == [4]
@@ -165,7 +164,7 @@ def test_an_estimate_that_was_too_low_is_mended_by_halving(only, tmp_path):
     only(room_for(model, rows=2))
 
     def check(module, args, given):
-        if len(given["input_ids"]) > 1 and model.training:
+        if rows_of(given) > 1 and model.training:
             torch.empty(1 << 60, dtype=torch.uint8)
 
     model.register_forward_pre_hook(check, with_kwargs=True)

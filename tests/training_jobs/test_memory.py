@@ -22,11 +22,18 @@ def exhausted(*args: object) -> None:
     torch.empty(TOO_MUCH, dtype=torch.uint8)
 
 
+def rows_of(given) -> int:
+    """In a forward of these keywords, which may be packed into one: there is no padding then, and each begins at 0."""
+    if given.get("attention_mask") is None:
+        return int((given["position_ids"] == 0).sum())
+    return len(given["input_ids"])
+
+
 def refuses(model, *, rows: int, training: bool = True):
     """The adapted model has no memory for a forward of more than `rows` rows, in training or while it is scored."""
 
     def check(module, args, kwargs):
-        if len(kwargs["input_ids"]) > rows and model.training == training:
+        if rows_of(kwargs) > rows and model.training == training:
             exhausted()
 
     model.register_forward_pre_hook(check, with_kwargs=True)

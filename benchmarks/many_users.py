@@ -73,9 +73,11 @@ class Passes:
     rows: list[int] = field(default_factory=list)
 
     def note(self, model: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        self.tokens += kwargs["input_ids"].numel()
-        self.real += int(kwargs["attention_mask"].sum())
-        self.rows.append(len(kwargs["input_ids"]))
+        tokens, seen = kwargs["input_ids"], kwargs["attention_mask"]
+        packed = seen is None  # and each row begins at 0
+        self.tokens += tokens.numel()
+        self.real += tokens.numel() if packed else int(seen.sum())
+        self.rows.append(int((kwargs["position_ids"] == 0).sum()) if packed else len(tokens))
 
 
 @dataclass(frozen=True)

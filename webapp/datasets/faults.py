@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-_SHOWN = 60
+#: Characters of a key or a name.
+SHOWN = 60
 
 
 def shown(text: str) -> str:
     """A key or a name from a file as reports may hold it: short, and without what no database stores (NUL)."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text[:_SHOWN])
+    return "".join(char if char.isprintable() else "\ufffd" for char in text[:SHOWN])
 
 
 class RowError(Exception):

@@ -16,3 +16,5 @@ class Findings:
     speakers: Counter[str] = field(default_factory=Counter)
     #: Whose was trained, where there is a choice.
     voice: Voice | None = None
+    #: Numbers of the archive's other files that were of use all the same (a list of names).
+    used: set[int | None] = field(default_factory=set)

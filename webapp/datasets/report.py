@@ -8,11 +8,12 @@ from webapp.datasets.duplicates import Duplicates
 from webapp.datasets.findings import Findings
 from webapp.datasets.languages import Languages, language_name
 from webapp.datasets.masking import Sensitive
-from webapp.datasets.upload import Asked
+from webapp.datasets.upload import Asked, Other
 
 #: Bad rows that the report itself lists; all of them are in the report's object.
 LISTED_PROBLEMS = 1_000
 _LISTED_SPEAKERS = 100
+_LISTED_FILES = 100
 _LISTED_NOTES = 50
 
 
@@ -30,6 +31,8 @@ class Report:
     format: str = ""
     problems: list[dict[str, Any]] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+    #: The files of an archive that are not of its format.
+    others: tuple[Other, ...] = ()
     findings: Findings = field(default_factory=Findings)
     duplicates: Duplicates = field(default_factory=Duplicates)
     sensitive: Sensitive = field(default_factory=Sensitive)
@@ -52,6 +55,14 @@ class Report:
             "languages": self.languages.as_json(),
             "masked": self.asked.mask,
         }
+        if left := self._left_out:
+            report["left_out"] = {
+                "files": len(left),
+                "listed": [
+                    {"entry": each.member.entry, "name": each.member.name, "reason": each.reason}
+                    for each in left[:_LISTED_FILES]
+                ],
+            }
         if self.findings.voice:
             report["voice"] = self.findings.voice
         if self.findings.speakers:
@@ -60,9 +71,17 @@ class Report:
             report["me"] = self.asked.me
         return report
 
+    @property
+    def _left_out(self) -> list[Other]:
+        return [each for each in self.others if each.member.entry not in self.findings.used]
+
     def _notes(self) -> list[str]:
         counted = self.notes + self.findings.notes
         notes = [f"{count} × {sentence}" for sentence, count in counted.most_common(_LISTED_NOTES)]
+        if left := self._left_out:
+            why = Counter(each.reason for each in left).most_common(5)
+            told = ", ".join(f"{count:,} {reason}" for reason, count in why)
+            notes.append(f"{len(left):,} files of the archive were left out: {told}. 'left_out' names them.")
         if self.duplicates.count:
             notes.append(
                 f"{self.duplicates.count} × a row says what an earlier one says, but for case, spacing and "

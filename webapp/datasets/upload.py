@@ -1,13 +1,15 @@
 """What was uploaded, as text in UTF-8: one file, or the files of an archive. Nothing is told from names."""
 
 import codecs
+import contextlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Literal
 
 from webapp.datasets.faults import FileError
-from webapp.datasets.zips import entries
+from webapp.datasets.mistaken import check_markup, magic_advice
+from webapp.datasets.zips import Entry, entries
 
 Voice = Literal["me", "assistant"]
 
@@ -21,33 +23,18 @@ _WIDE = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-#: First bytes of what people upload by mistake, and what to tell them.
-_MAGIC = {
-    b"\x1f\x8b": "This is a gzip archive. Unpack it and upload the text file.",
-    b"7z\xbc\xaf": "This is a 7z archive. Unpack it and upload the text file, or a ZIP of it.",
-    b"Rar!": "This is a RAR archive. Unpack it and upload the text file, or a ZIP of it.",
-    b"%PDF": "This is a PDF. Upload the conversations as JSON Lines, or the text as a .txt file.",
-    b"{\\rtf": "This is an RTF document. Save it as plain text (UTF-8) and upload that.",
-    b"PAR1": "This is a Parquet file. Export it as JSON Lines.",
-    b"SQLite format 3": "This is a SQLite database. Export the chats with the app's own export instead.",
-}
-HTML = (
-    "This export is HTML, made for reading. Export again in a form for machines: Telegram Desktop: Export chat "
-    "history, format 'Machine-readable JSON'. Facebook and Instagram: Download your information, format JSON. "
-    "DiscordChatExporter: format JSON. ChatGPT and Claude: upload the ZIP that they send, as it is. WhatsApp: "
-    "Export chat, without media."
-)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the uploader says: who 'me' is in people's chats, and whose voice to train in assistants' exports.
+    """What the uploader says: who 'me' is in people's chats, and whose voice to train in assistants' exports. Both are
+    asked for where they are needed and not said.
 
     `mask`: replace what is sensitive by placeholders.
     """
 
     me: str | None = None
-    voice: Voice = "assistant"
+    voice: Voice | None = None
     mask: bool = False
 
 
@@ -55,12 +42,13 @@ class Asked:
 class Member:
     """A text file, opened as often as needed, but one at a time. `entry`: its number in an archive.
 
-    `folder` tells the chats of an archive apart. It is compared, and never used as a path.
+    `folder` tells the chats of an archive apart, `name` is for reports. Neither is ever used as a path.
     """
 
     reopen: Callable[[], IO[bytes]]
     entry: int | None = None
     folder: str = ""
+    name: str = ""
 
     def open(self) -> IO[bytes]:
         """From the start, after a byte order mark."""
@@ -74,11 +62,19 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Other:
+    """A file of an archive that the format did not claim, and why."""
+
+    member: Member
+    reason: str
+
+
+@dataclass(frozen=True)
 class Upload:
-    """`others`: files of the same archive that the format did not claim (lists of users and the like)."""
+    """`others`: the rest of the same archive (lists of users, pictures, files of another format)."""
 
     members: tuple[Member, ...]
-    others: tuple[Member, ...] = ()
+    others: tuple[Other, ...] = ()
 
 
 def open_upload(file: IO[bytes]) -> Upload:
@@ -86,31 +82,51 @@ def open_upload(file: IO[bytes]) -> Upload:
     file.seek(0)
     head = file.read(512)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return Upload(
-            tuple(Member(entry.open, entry.number, entry.folder) for entry in entries(file)),
-        )
-    for magic, advice in _MAGIC.items():
-        if head.startswith(magic):
-            raise FileError(advice)
+        return Upload(tuple(map(_packed, entries(file))))
+    if advice := magic_advice(head):
+        raise FileError(advice)
     if not head.removeprefix(_BOM).strip():
         raise FileError("This file is empty.")
-    for mark, encoding in _WIDE.items():
-        if head.startswith(mark):
+    if encoding := _wide(head):
+        try:
+            file.seek(0)
             return Upload((_plain(_decoded(file, encoding)),))
+        except UnicodeError:
+            raise FileError(
+                f"This file begins as {encoding.upper()}, but is not that throughout. Save it as UTF-8 and upload it "
+                "again."
+            ) from None
     if b"\x00" in head:
-        wide = head[1:64:2].count(0) > 16 or head[0:64:2].count(0) > 16
         raise FileError(
             "This file is UTF-16 or UTF-32. Save it as UTF-8 and upload it again."
-            if wide
+            if is_unmarked_wide(head)
             else "This is a binary file. Upload conversations as JSON Lines, or a chat as its app exports it."
         )
-    if is_html(head):
-        raise FileError(HTML, code="html_export")
+    check_markup(head)
     return Upload((_plain(file),))
 
 
-def is_html(head: bytes) -> bool:
-    return head.removeprefix(_BOM).lstrip().lower().startswith((b"<!doctype html", b"<html", b"<?xml"))
+def is_unmarked_wide(head: bytes) -> bool:
+    """Whether every other byte is mostly zero: UTF-16 or UTF-32 without a mark."""
+    return head[1:64:2].count(0) > 16 or head[0:64:2].count(0) > 16
+
+
+def _wide(head: bytes) -> str | None:
+    return next((encoding for mark, encoding in _WIDE.items() if head.startswith(mark)), None)
+
+
+def _packed(entry: Entry) -> Member:
+    """What begins with a mark and is no such text (some sounds do) stays as it is: a file without text."""
+    reopen = entry.open
+    if encoding := _wide(entry.open().read(4)):
+        # Decoded anew each time: a large archive has many, and only one is read at once.
+        def decoded() -> IO[bytes]:
+            return _decoded(entry.open(), encoding)
+
+        with contextlib.suppress(UnicodeError):
+            decoded()
+            reopen = decoded
+    return Member(reopen, entry.number, entry.folder, entry.name)
 
 
 def _plain(file: IO[bytes]) -> Member:
@@ -122,16 +138,11 @@ def _plain(file: IO[bytes]) -> Member:
 
 
 def _decoded(file: IO[bytes], encoding: str) -> IO[bytes]:
-    """The same text in UTF-8, in a temporary file."""
-    file.seek(0)
+    """The same text in UTF-8, in a temporary file, at its start; raises UnicodeError."""
     decoder = codecs.getincrementaldecoder(encoding)()
     result = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 (goes with the upload)
-    try:
-        while chunk := file.read(_CHUNK):
-            result.write(decoder.decode(chunk).encode())
-        result.write(decoder.decode(b"", final=True).encode())
-    except UnicodeError:
-        raise FileError(
-            f"This file begins as {encoding.upper()}, but is not that throughout. Save it as UTF-8 and upload it again."
-        ) from None
+    while chunk := file.read(_CHUNK):
+        result.write(decoder.decode(chunk).encode())
+    result.write(decoder.decode(b"", final=True).encode())
+    result.seek(0)
     return result

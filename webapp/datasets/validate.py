@@ -57,7 +57,7 @@ def validate(file: IO[bytes], asked: Asked | None = None) -> Validated:
     report = result.report
     try:
         form, upload = recognise(open_upload(file))
-        report.format = form.NAME
+        report.format, report.others = form.NAME, upload.others
         for item in form.conversations(upload, report.asked, report.findings):
             if report.rows == MAX_ROWS:
                 raise FileError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from webapp.datasets.faults import FileError
+from webapp.datasets.faults import SHOWN, FileError, shown
 
 MAX_ENTRIES = 10_000
 MAX_UNPACKED_BYTES = 400_000_000
@@ -33,10 +33,12 @@ _DAMAGED = "This ZIP archive is damaged. Export it again, or upload the text fil
 
 @dataclass(frozen=True)
 class Entry:
-    """`number`: its place in the archive, from 1. `folder`: the name of what it lies in, to compare."""
+    """`number`: its place in the archive, from 1. `folder`: the name of what it lies in, to compare. `name`: for
+    reports."""
 
     number: int
     folder: str
+    name: str
     _archive: zipfile.ZipFile
     _info: zipfile.ZipInfo
 
@@ -70,7 +72,8 @@ def entries(file: IO[bytes]) -> Iterator[Entry]:
             raise FileError(
                 "This ZIP archive unpacks to far more than text does. Upload the text file itself."
             )
-        yield Entry(number, info.filename.rpartition("/")[0], archive, info)
+        folder = info.filename.rpartition("/")[0]
+        yield Entry(number, folder, shown(info.filename[-SHOWN:]), archive, info)
 
 
 def _too_many() -> FileError:

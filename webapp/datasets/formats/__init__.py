@@ -5,6 +5,7 @@ places in a JSON document have SIGNS, the sets of places that tell it. Formats o
 have NAME, KEYS, `fits(row)` and `parse(row)`; they are listed in `rows.py` and share its reader.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -24,8 +25,17 @@ from webapp.datasets.formats import (
 )
 from webapp.datasets.formats.rows import ROW_FORMATS, Rows, Unknown
 from webapp.datasets.head import Head
+from webapp.datasets.mistaken import (
+    html_export,
+    is_html,
+    is_markup,
+    magic_advice,
+    office_document,
+    package_kind,
+)
 from webapp.datasets.scan import Pattern
-from webapp.datasets.upload import HTML, Asked, Upload, is_html
+from webapp.datasets.unknown_chat import chat_form_unknown, looks_like_chat
+from webapp.datasets.upload import Asked, Member, Other, Upload, is_unmarked_wide
 
 
 class Format(Protocol):
@@ -51,6 +61,9 @@ FORMATS: tuple[Format, ...] = (
     *(Rows(form) for form in ROW_FORMATS),
     notes,
 )
+#: Why a file has no format.
+_PAGE = "a page (HTML)"
+_CHAT = "like a chat, in a form that is not known"
 _SIGNS: tuple[frozenset[Pattern], ...] = tuple(
     sign for form in FORMATS for sign in getattr(form, "SIGNS", ())
 )
@@ -58,23 +71,55 @@ _SIGNS: tuple[frozenset[Pattern], ...] = tuple(
 
 def recognise(upload: Upload) -> tuple[Format, Upload]:
     """The upload's format, and its files parted into those of that format and the others; raises FileError."""
-    told = [_form_of(Head(member, _SIGNS)) for member in upload.members]
+    told = [_told(member) for member in upload.members]
     for form in FORMATS:
         fitting = tuple(member for member, its in zip(upload.members, told, strict=True) if its is form)
-        if fitting:
-            others = tuple(
-                member for member, its in zip(upload.members, told, strict=True) if its is not form
-            )
-            return form, Upload(fitting, others)
-    if len(upload.members) == 1 and upload.members[0].entry is None:
+        if not fitting:
+            continue
+        if form is notes and _PAGE in told:
+            # Its scripts and style sheets are text, and nothing to learn from.
+            raise html_export(beside=" If you mean the texts beside the page, upload them without it.")
+        others = tuple(
+            Other(member, its if isinstance(its, str) else f"of the format {its.NAME}")
+            for member, its in zip(upload.members, told, strict=True)
+            if its is not form
+        )
+        return form, Upload(fitting, others)
+    if _CHAT in told:
+        raise chat_form_unknown()
+    if upload.members and upload.members[0].entry is None:
         return Unknown(), upload
-    if any(is_html(Head(member, _SIGNS).start) for member in upload.members):
-        raise FileError(HTML, code="html_export")
+    if _PAGE in told:
+        raise html_export()
+    within = ", ".join(f"{count:,} {reason}" for reason, count in Counter(map(str, told)).most_common(3))
     raise FileError(
-        "This is a ZIP archive (or an Office document) with nothing in it that is known: a chat as its app exports "
-        "it, JSON Lines, or plain text. Upload the text file inside it."
+        "This is a ZIP archive with nothing in it that is known: a chat as its app exports it, JSON Lines, or plain "
+        f"text. Upload the text file inside it. Its files: {within or 'none'}."
     )
 
 
-def _form_of(head: Head) -> Format | None:
-    return next((form for form in FORMATS if form.fits(head)), None)
+def _told(member: Member) -> Format | str:
+    """Its format, or in words why it has none; raises FileError for a file that makes its archive a document."""
+    head = Head(member, _SIGNS)
+    if member.entry is not None:
+        if kind := package_kind(member.name, head.start):
+            raise office_document(kind)
+        if reason := _unread(head.start):
+            return reason
+    form = next((form for form in FORMATS if form.fits(head)), None)
+    if form is notes and not notes.is_table(head.text) and looks_like_chat(head.text):
+        return _CHAT
+    return form or "in no form that is known"
+
+
+def _unread(start: bytes) -> str | None:
+    """Why a file of an archive holds nothing to read."""
+    if not start.strip():
+        return "empty"
+    if advice := magic_advice(start):
+        return f"not text: {advice}"
+    if b"\x00" in start:
+        return "UTF-16 without a mark: save it as UTF-8" if is_unmarked_wide(start) else "not text"
+    if is_markup(start):
+        return _PAGE if is_html(start) else "XML"
+    return None

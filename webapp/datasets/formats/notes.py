@@ -8,7 +8,8 @@ from webapp.datasets.faults import Bad, FileError, RowError
 from webapp.datasets.findings import Findings
 from webapp.datasets.head import Head
 from webapp.datasets.lines import text_lines
-from webapp.datasets.upload import Asked, Member, Upload, is_html
+from webapp.datasets.mistaken import is_markup
+from webapp.datasets.upload import Asked, Member, Upload
 
 NAME = "notes"
 
@@ -32,7 +33,7 @@ Block = tuple[int, bool, str]
 def fits(head: Head) -> bool:
     """Text that is not JSON, and long enough to say something."""
     text = "\n".join(head.text).strip()
-    if len(text) < _LEAST_CHARACTERS or is_html(head.start):
+    if len(text) < _LEAST_CHARACTERS or is_markup(head.start):
         return False
     # The last character may be cut in two.
     return not _JSON.match(text) and not _NO_TEXT.search(text[:-1])
@@ -41,7 +42,7 @@ def fits(head: Head) -> bool:
 def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[Conversation | Bad]:
     section = passages = 0
     for member in upload.members:
-        if _is_table(Head(member, ()).text):
+        if is_table(Head(member, ()).text):
             raise FileError(
                 'This is a table (CSV or the like). Write each row as one JSON object, such as {"prompt": "…", '
                 '"completion": "…"}, on a line of its own.'
@@ -130,7 +131,7 @@ def _pieces(paragraph: str) -> Iterator[str]:
         yield piece
 
 
-def _is_table(text: list[str]) -> bool:
+def is_table(text: list[str]) -> bool:
     """Whether the first lines all have the same number of separators."""
     rows = [line for line in text if line.strip()][:_TABLE_LINES]
     for separator, least in (("\t", 1), (";", 1), (",", 2)):

@@ -37,7 +37,7 @@ def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[
 
 
 def _messages(upload: Upload, findings: Findings) -> Iterator[Message | Bad]:
-    names = _names(upload)
+    names = _names(upload, findings)
     make = partial(_message, names=names, findings=findings)
     for member in upload.members:
         yield from read(member, [(ANY,)], MAX_LINE_BYTES, make)
@@ -70,12 +70,13 @@ def _plain(text: str, names: dict[str, str]) -> str:
     return html.unescape(_MARK.sub(said, text)).strip()
 
 
-def _names(upload: Upload) -> dict[str, str]:
+def _names(upload: Upload, findings: Findings) -> dict[str, str]:
     """The names behind the ids, from the list of users; of two people with one name, the second keeps the id too."""
     names: dict[str, str] = {}
-    for member in upload.others:
+    for member in (other.member for other in upload.others):
         if not Head(member, [_USER_SIGN]).has_any([_USER_SIGN]):
             continue
+        findings.used.add(member.entry)
         for found in objects(member, [(ANY,)], MAX_LINE_BYTES):
             profile = found.row.get("profile") if isinstance(found, Found) else None
             if isinstance(found, Bad) or not isinstance(profile, dict) or len(names) == _MAX_USERS:

@@ -156,9 +156,9 @@ def _compared(
 ) -> Comparison | PreferenceComparison:
     """On the held-out examples of these numbers, of which there are the nats."""
     tokens = [examples.held_out[number].target_length for number in numbers]
-    if examples.rows_each == 2:
-        return compare_preferences(adapter, other, tokens=tokens, seed=seed)
     conversations = [examples.held_out.conversations[number] for number in numbers]
+    if examples.rows_each == 2:
+        return compare_preferences(adapter, other, tokens=tokens, conversations=conversations, seed=seed)
     return compare(adapter, other, tokens=tokens, conversations=conversations, seed=seed)
 
 

@@ -9,7 +9,6 @@ as docs/datasets.md normalises them; or one preference pair a line, as OpenAI's 
 
 import argparse
 import json
-import random
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from training_jobs.data import examples_read
 from training_jobs.errors import JobFault, UserFault
 from training_jobs.examples import Examples
 from training_jobs.free_memory import gigabytes
+from training_jobs.held_out import held_out_choose
 from training_jobs.messages import (
     DEFAULT_BETA,
     DEFAULTS,
@@ -47,7 +47,6 @@ from training_jobs.messages import (
     PreferenceComparison,
     Recipe,
     auto_epochs,
-    held_out_count,
 )
 from training_jobs.preview import preview
 from training_jobs.training import Pace
@@ -103,7 +102,7 @@ class Progress:
 
 
 def conversations(path: Path, *, held_out: float, seed: int) -> list[Conversation]:
-    """The file's good rows, a share of them held out whole; bad ones are named on standard error.
+    """The file's good rows, some held out (`held_out_choose`); bad ones are named on standard error.
 
     They are preference pairs if the first one is, and then all that is none is bad.
     """
@@ -112,20 +111,19 @@ def conversations(path: Path, *, held_out: float, seed: int) -> list[Conversatio
         if not line.strip():
             continue
         try:
-            talk = Conversation.model_validate({"id": str(number), **_known(dict(json.loads(line)))})
+            talk = Conversation.model_validate({"id": str(number)} | _known(dict(json.loads(line))))
             if good and type_of([talk]) != type_of(good):
                 raise _Other(type_of(good))
             good.append(talk)
         except (ValueError, TypeError, LookupError, RecursionError, _Other) as error:
             print(f"line {number} is left out: {_reason(error)}", file=sys.stderr)
-    count = held_out_count(held_out, len(good)) if held_out and len(good) >= HELD_OUT_FEWEST else 0
-    if held_out and not count and all(talk.split == "train" for talk in good):
+    chosen = held_out_choose(good, held_out, seed=seed)
+    if held_out and not chosen and all(talk.split == "train" for talk in good):
         print(
-            f"Nothing is held out: of fewer than {HELD_OUT_FEWEST} conversations each is needed. "
-            'Rows with "split": "validation" are judged by, however few.',
+            f"Nothing is held out: there are fewer than {HELD_OUT_FEWEST} conversations, and of so few each is needed, "
+            'or they are of one piece. Rows with "split": "validation" are judged by, however few.',
             file=sys.stderr,
         )
-    chosen = set(random.Random(seed).sample(range(len(good)), count))
     return [
         talk.model_copy(update={"split": "validation"}) if index in chosen else talk
         for index, talk in enumerate(good)
@@ -144,9 +142,15 @@ class _Other(Exception):
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
-    """What a Conversation is made of. Raises LookupError, TypeError or ValueError for half a pair."""
+    """What a Conversation is made of, of a normalised row its id too. Raises LookupError, TypeError or ValueError for
+    half a pair."""
     if "preferred_output" not in row:
-        return {key: row[key] for key in ("messages", "rejected", "split") if key in row}
+        keys = (
+            ("messages", "rejected", "split")
+            if "split" not in row
+            else ("id", "messages", "rejected", "split")
+        )
+        return {key: row[key] for key in keys if key in row}
     [preferred], [rejected] = row["preferred_output"], row["non_preferred_output"]
     pair = {"messages": [*row["input"]["messages"], preferred], "rejected": rejected["content"]}
     return pair | ({"split": row["split"]} if "split" in row else {})

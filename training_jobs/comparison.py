@@ -23,7 +23,8 @@ def compare(
     """The adapter's loss beside another's. All four have one value an example: nats of either, target tokens, and
     which conversation it is from.
 
-    The answers of one conversation are alike, so whole conversations are drawn.
+    The answers of one conversation are alike, so whole conversations are drawn: pieces of one that was cut together,
+    conversations of one chat (between which there was a long silence) each for itself.
     """
     units, unit = np.unique(np.asarray(conversations), return_inverse=True)
     differences = np.bincount(unit, np.subtract(adapter, other))
@@ -40,15 +41,22 @@ def compare(
 
 
 def compare_preferences(
-    adapter: Sequence[float], other: Sequence[float], *, tokens: Sequence[int], seed: int
+    adapter: Sequence[float],
+    other: Sequence[float],
+    *,
+    tokens: Sequence[int],
+    conversations: Sequence[int],
+    seed: int,
 ) -> PreferenceComparison:
     """In how many pairs the adapter prefers what is preferred, beside another model.
 
-    All three have two values a pair, the preferred answer's first: nats of either, target tokens. What a model prefers
-    is the answer of the lower loss a token (Meng et al. 2024, SimPO, 2.2).
+    All four have two values a pair, the preferred answer's first: nats of either, target tokens, and which prompt they
+    answer. What a model prefers is the answer of the lower loss a token (Meng et al. 2024, SimPO, 2.2). Pairs of one
+    prompt are drawn together.
     """
     right, others = (_right(nlls, tokens) for nlls in (adapter, other))
-    low, high = _interval(right - others, np.ones(len(right)), seed=seed)
+    _, unit = np.unique(np.asarray(conversations[0::2]), return_inverse=True)
+    low, high = _interval(np.bincount(unit, right - others), np.bincount(unit), seed=seed)
     return PreferenceComparison(
         pairs=len(right),
         accuracy=float(others.mean()),

@@ -31,6 +31,7 @@ def examples_read(
     UserFault (too_much_data) beyond MAX_EXAMPLE_TOKENS; OurFault for a line that is not a normalised conversation.
     """
     examples = Examples.of_pairs() if type == "dpo" else Examples()
+    wholes: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if should_stop():
             raise Stopped
@@ -42,10 +43,11 @@ def examples_read(
             raise _invalid(number, error.errors(include_input=False, include_url=False)[0]["msg"]) from None
         if (conversation.rejected is None) != (type == "supervised"):
             raise _invalid(number, f"it is not for training of the type {type}")
+        whole = wholes.setdefault(conversation.whole, len(wholes))
         if conversation.rejected is None:
-            _add(examples, number, conversation, encoder, max_tokens=max_tokens, should_stop=should_stop)
+            _add(examples, whole, conversation, encoder, max_tokens=max_tokens, should_stop=should_stop)
         else:
-            _add_pair(examples, number, conversation, conversation.rejected, encoder, max_tokens=max_tokens)
+            _add_pair(examples, whole, conversation, conversation.rejected, encoder, max_tokens=max_tokens)
     return examples
 
 
@@ -68,7 +70,7 @@ def _invalid(number: int, kind: str) -> OurFault:
 
 def _add_pair(
     examples: Examples,
-    number: int,
+    whole: int,
     pair: Conversation,
     rejected: str,
     encoder: ChatEncoder,
@@ -92,7 +94,7 @@ def _add_pair(
         if not held_out:
             examples.memory.quote(pair.messages, encoder, max_tokens=max_tokens)
         for talk, (prompt, target) in zip(talks, both, strict=True):
-            split.add(prompt, target, conversation=number)
+            split.add(prompt, target, conversation=whole)
             if held_out and len(split) <= HELD_OUT_MAX:
                 examples.memory.judge_by(HeldOut(0, len(split) - 1, talk))
         _check_size(examples)
@@ -100,7 +102,7 @@ def _add_pair(
 
 def _add(
     examples: Examples,
-    number: int,
+    whole: int,
     conversation: Conversation,
     encoder: ChatEncoder,
     *,
@@ -123,7 +125,7 @@ def _add(
             continue
         try:
             both = encoder.prompt_and_target(turns[: index + 1], max_tokens=max_tokens)
-            split.add(*both, conversation=number)
+            split.add(*both, conversation=whole)
             if held_out and len(split) <= HELD_OUT_MAX:
                 examples.memory.judge_by(HeldOut(count, len(split) - 1, turns[: index + 1]))
         except TemplateRefused:

@@ -45,7 +45,7 @@ class ExampleList:
         self._conversations = array("q")
 
     def add(self, prompt: Sequence[int], target: Sequence[int], *, conversation: int) -> None:
-        """`conversation`: the number of the row that it is from, so that those of one row are known to be of one."""
+        """`conversation`: the number of the one that it is from, so that those of one are known to be alike."""
         self._conversations.append(conversation)
         self._tokens.extend(prompt)
         self._tokens.extend(target)

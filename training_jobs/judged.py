@@ -52,8 +52,8 @@ class PreferenceComparison(Message):
     """Of the same held-out preference pairs, the share in which the preferred answer is the likelier one.
 
     Likelier is a lower loss a token, since that of the whole answer would mostly say which is shorter. `low` to `high`
-    is the 95 % interval of `adapter_accuracy` minus `accuracy`, found as in Comparison by drawing pairs: above 0 the
-    adapter is better, below 0 it is worse.
+    is the 95 % interval of `adapter_accuracy` minus `accuracy`, found as in Comparison by drawing prompts, each with
+    its pairs: above 0 the adapter is better, below 0 it is worse.
     """
 
     pairs: Annotated[int, Field(ge=1)]

@@ -6,6 +6,7 @@ All bodies are JSON, which has no NaN and no infinity. `Sha256` is 64 lower-case
 are nats per token.
 """
 
+import hashlib
 import math
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -56,7 +57,10 @@ class Turn(Message):
 
 
 class Conversation(Message):
-    """A line of the normalised file (JSONL) that webapp writes and trainers read. `id` names the upload's row.
+    """A line of the normalised file (JSONL) that webapp writes and trainers read.
+
+    `id` is SOURCE, SOURCE.PART or SOURCE.PART.PIECE (docs/datasets.md): a row of the upload; a conversation of a chat,
+    between two long silences; a piece of one that was too long.
 
     With `rejected` it is a preference pair: two answers to one prompt, of which the last message is the preferred one.
     """
@@ -76,17 +80,35 @@ class Conversation(Message):
             raise ValueError("no preferred answer beside the rejected one")
         return self
 
+    @property
+    def source(self) -> str:
+        """The row, chat or text that it comes from; of a pair its prompt, which others may answer too."""
+        return self._prompt or self.id.partition(".")[0]
+
+    @property
+    def whole(self) -> str:
+        """The conversation that it is, or is a piece of: what one says is like what the rest of it says."""
+        return self._prompt or ".".join(self.id.split(".")[:2])
+
+    @property
+    def _prompt(self) -> str:
+        if self.rejected is None:
+            return ""
+        return hashlib.blake2b(
+            "\0".join(part for turn in self.messages[:-1] for part in (turn.role, turn.content)).encode()
+        ).hexdigest()
+
 
 #: The share of a file's conversations that is held out to judge by, unless another is asked for, and the most to ask.
 HELD_OUT_SHARE, HELD_OUT_MOST_SHARE = 0.1, 0.5
-#: Of fewer conversations (pieces of a chat count each) none is held out: each is needed.
+#: Of fewer rows (pieces of a chat count each) none is held out: each is needed.
 HELD_OUT_FEWEST = 20
 #: Held out at least and at most, whatever the share.
 HELD_OUT_LEAST, HELD_OUT_MOST = 2, 64
 
 
 def held_out_count(share: float, conversations: int) -> int:
-    """How many of at least HELD_OUT_FEWEST conversations to hold out, by webapp and by attune-train."""
+    """How many of at least HELD_OUT_FEWEST conversations (or rows) to hold out, by webapp and by attune-train."""
     return min(HELD_OUT_MOST, max(HELD_OUT_LEAST, round(share * conversations)))
 
 

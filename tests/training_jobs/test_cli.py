@@ -166,7 +166,46 @@ def test_as_many_are_held_out_as_in_the_service(tmp_path, capsys, rows, held_out
     data.write_text("\n".join(row(number) for number in range(rows)))
     talks = conversations(data, held_out=0.05, seed=0)
     assert sum(talk.split == "validation" for talk in talks) == held_out
-    assert ("Nothing is held out: of fewer than 20" in capsys.readouterr().err) == (held_out == 0)
+    assert ("Nothing is held out: there are fewer than 20" in capsys.readouterr().err) == (held_out == 0)
+
+
+def held(tmp_path: Path, lines: list[str]) -> set[int]:
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(lines))
+    talks = conversations(data, held_out=0.1, seed=0)
+    return {number for number, talk in enumerate(talks) if talk.split == "validation"}
+
+
+def test_pieces_of_a_chat_are_on_one_side(tmp_path):
+    names = [f"{chat}.{part}" for chat in range(30) for part in range(1, 4)]
+    chosen = held(tmp_path, [row(at, id=name, split="train") for at, name in enumerate(names)])
+    chats = {names[at].partition(".")[0] for at in chosen}
+    assert len(chats) == 3
+    assert chosen == {at for at, name in enumerate(names) if name.partition(".")[0] in chats}
+
+
+def test_one_chat_is_cut_at_a_silence(tmp_path):
+    names = [f"1.{at // 3}.{at % 3 + 1}" for at in range(50)]
+    assert held(tmp_path, [row(at, id=name, split="train") for at, name in enumerate(names)]) == {
+        48,
+        49,
+        45,
+        46,
+        47,
+    }
+    whole = [f"1.1.{at}" for at in range(50)]
+    assert not held(tmp_path, [row(at, id=name, split="train") for at, name in enumerate(whole)])
+
+
+def test_an_id_of_a_row_that_is_not_normalised_says_nothing(tmp_path):
+    assert len(held(tmp_path, [row(at, id="the.same") for at in range(40)])) == 4
+
+
+def test_pairs_that_answer_one_prompt_are_on_one_side(tmp_path):
+    asked = [{"messages": [{"role": "user", "content": f"{at // 2}?"}]} for at in range(60)]
+    chosen = held(tmp_path, [pair(at, input=each) for at, each in enumerate(asked)])
+    assert len(chosen) == 6
+    assert {at // 2 for at in chosen} == {at // 2 for at in range(60) if at in chosen and at ^ 1 in chosen}
 
 
 @pytest.mark.parametrize(("share", "split"), [(0.0, "train"), (0.1, "validation")])

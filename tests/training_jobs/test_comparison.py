@@ -77,12 +77,14 @@ def test_how_little_is_too_little(tokens, conversations, enough):
     assert comparison.worse == enough
 
 
-def preferring(right: list[bool], base: list[bool]) -> PreferenceComparison:
-    """Of pairs that the adapter and the base get right or wrong; the preferred answers are twice as long."""
+def preferring(right: list[bool], base: list[bool], *, alike: int = 1) -> PreferenceComparison:
+    """Of pairs that the adapter and the base get right or wrong; the preferred answers are twice as long. `alike`
+    pairs, one after another, answer one prompt."""
     nlls = [
         [nats for each in said for nats in ((30.0, 20.0) if each else (50.0, 20.0))] for said in (right, base)
     ]
-    return compare_preferences(*nlls, tokens=[20, 10] * len(right), seed=0)
+    units = [prompt // alike for prompt in range(len(right)) for _ in range(2)]
+    return compare_preferences(*nlls, tokens=[20, 10] * len(right), conversations=units, seed=0)
 
 
 def test_what_is_preferred_is_told_by_the_loss_of_a_token():
@@ -95,7 +97,18 @@ def test_what_is_preferred_is_told_by_the_loss_of_a_token():
 
 
 def test_answers_that_are_alike_to_a_model_are_not_preferred():
-    assert compare_preferences([2.0, 1.0], [1.0, 2.0], tokens=[20, 10], seed=0).adapter_accuracy == 0
+    nlls = [2.0, 1.0], [1.0, 2.0]
+    found = compare_preferences(*nlls, tokens=[20, 10], conversations=[0, 0], seed=0)
+    assert found.adapter_accuracy == 0
+
+
+def test_pairs_of_one_prompt_are_one_witness():
+    """Twice the pairs that say the same make nobody surer."""
+    right, base = [True] * 9 + [False], [True] * 4 + [False] * 6
+    once = preferring(right, base)
+    doubled = [[each for each in said for _ in range(2)] for said in (right, base)]
+    assert preferring(*doubled, alike=2).low == pytest.approx(once.low)
+    assert preferring(*doubled).low > once.low
 
 
 @pytest.mark.parametrize(

@@ -246,3 +246,19 @@ def test_an_example_takes_four_bytes_a_token():
         [row(("user", "x"), ("assistant", "y"))], ChatEncoder(tiny_tokenizer()), max_tokens=500
     )
     assert examples.train[0].tokens.itemsize == examples.train._tokens.itemsize == 4
+
+
+def test_what_is_alike_is_known_to_be_of_one_conversation():
+    """Pieces of one; the conversations of a chat are each for themselves, and pairs go by their prompt."""
+    encoder = ChatEncoder(tiny_tokenizer())
+    said = ("user", "hi"), ("assistant", "aye")
+    rows = [row(*said, identity=name) for name in ("1.1.1", "1.1.2", "1.2", "2", "3.1")]
+    assert list(examples_read(rows, encoder, max_tokens=500).train.conversations) == [0, 0, 1, 2, 3]
+    pairs = [
+        json.dumps(
+            json.loads(row(("user", asked), ("assistant", "aye"), identity=str(at))) | {"rejected": "no"}
+        )
+        for at, asked in enumerate(["hi", "why", "hi"])
+    ]
+    found = examples_read(pairs, encoder, max_tokens=500, type="dpo")
+    assert list(found.train.conversations) == [0, 0, 1, 1, 0, 0]

@@ -164,7 +164,10 @@ def test_it_learns_to_prefer_in_either_direction(recipe, tmp_path):
         assert trained.held_out_after == min(loss for _, loss in watcher.held_out_losses) < 0.5
         assert trained.trained_tokens == 6 * data.train.target_tokens
         tokens = [example.target_length for example in data.held_out]
-        found = compare_preferences(trained.nlls_after, trained.nlls_before, tokens=tokens, seed=0)
+        prompts = data.held_out.conversations
+        found = compare_preferences(
+            trained.nlls_after, trained.nlls_before, tokens=tokens, conversations=prompts, seed=0
+        )
         assert (found.pairs, found.adapter_accuracy) == (4, 1.0)
         assert len(watcher.accuracies) == len(watcher.held_out_losses)
         assert watcher.accuracies[-1] == 1.0

@@ -163,7 +163,11 @@ def test_a_long_silence_is_an_end() -> None:
 def test_a_chat_that_goes_on_is_cut_between_an_answer_and_the_next_question() -> None:
     said = [(("Ann", ME)[at % 2], f"{at} " + "x" * 490) for at in range(40)]
     text = "".join(f"01/05/2024, 10:{at:02} - {name}: {what}\n" for at, (name, what) in enumerate(said))
-    pieces = talks(check(text, ME))
+    result = check(f"{text}02/05/2024, 10:00 - Ann: Hi\n02/05/2024, 10:01 - {ME}: Hello\n", ME)
+    *pieces, _ = talks(result)
+    assert ids(result) == [*(f"1.1.{at}" for at in range(1, len(pieces) + 1)), "1.2"], (
+        "pieces of one conversation"
+    )
     assert [turn[1].split()[0] for piece in pieces for turn in piece] == [str(at) for at in range(40)]
     assert len(pieces) > 3
     for piece in pieces:

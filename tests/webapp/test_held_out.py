@@ -85,6 +85,27 @@ class TestChoice:
         short = [row("2.1", "Another chat."), row("2.2", "It was short.")]
         assert held_out_choose([*file, *short], 0.1).rows == frozenset(range(45, 50))
 
+    def test_no_conversation_of_it_is_on_both_sides(self) -> None:
+        file = [row(f"1.{part // 3}.{part % 3 + 1}", f"What I said at {part} o'clock.") for part in range(50)]
+        assert held_out_choose(file, 0.1).rows == frozenset(range(45, 50))
+        assert held_out_choose(file, 0.08).rows == frozenset(range(48, 50)), (
+            "of the one before, not the end alone"
+        )
+        whole = [row(f"1.1.{part}", f"What I said at {part} o'clock.") for part in range(50)]
+        assert held_out_choose(whole, 0.1) == HeldOut()
+
+    def test_pairs_that_answer_one_prompt_are_on_one_side(self) -> None:
+        file = [
+            row(f"{number}", f"It was number {number} of them.") | {"rejected": "No."} for number in range(60)
+        ]
+        for number, each in enumerate(file):
+            each["messages"][0]["content"] = f"Number {number % 30}, please?"
+        chosen = held_out_choose(file, 0.1)
+        assert len(chosen.rows) == 6
+        assert {number % 30 for number in chosen.rows if (number + 30) % 60 in chosen.rows} == {
+            number % 30 for number in chosen.rows
+        }
+
     def test_many_chats_that_are_all_long_are_cut_by_time(self) -> None:
         file = [
             row(f"{chat}.{part}", f"Chat {chat} went on to {part}.")

@@ -74,7 +74,7 @@ class _Chat:
         self._me = me
         self._group = group
         self._findings = findings
-        self._part = 0
+        self._part, self._piece = 1, 0
         self._clear()
 
     def _clear(self) -> None:
@@ -86,12 +86,20 @@ class _Chat:
     def pieces(self, said: Iterator[Message]) -> Iterator[Conversation | Bad]:
         before: float | None = None
         for message in said:
-            silent = before is not None and message.seconds - before > SILENCE_SECONDS
-            if silent or self._is_full(message):
+            if before is not None and message.seconds - before > SILENCE_SECONDS:
+                yield from self._fall_silent()
+            elif self._is_full(message):
+                self._piece += 1
                 yield from self._end()
             self._take(message)
             before = message.seconds
+        yield from self._fall_silent()
+
+    def _fall_silent(self) -> Iterator[Conversation | Bad]:
+        """The end of a conversation, which has only pieces if it was cut before."""
+        self._piece += bool(self._piece)
         yield from self._end()
+        self._part, self._piece = self._part + 1, 0
 
     def _is_full(self, message: Message) -> bool:
         answered = bool(self._turns) and self._turns[-1][0] == "assistant" and message.speaker != self._me
@@ -132,6 +140,5 @@ class _Chat:
         except RowError as error:
             yield Bad(line, error)
             return
-        self._part += 1
-        talk.source, talk.part, talk.line = self._source, self._part, line
+        talk.source, talk.part, talk.piece, talk.line = self._source, self._part, self._piece, line
         yield talk

@@ -32,11 +32,12 @@ class Conversation:
     turns: list[Turn]
     #: What was changed, counted by its sentence: said in the report, never silent.
     notes: Counter[str]
-    #: Which conversation of the upload it comes from: a row's line, or a chat's number. Pieces cut from one chat
-    #: share it, so that a split by conversation keeps them on one side.
+    #: What of the upload it comes from: a row's line, a chat's number, a section of a text.
     source: str = ""
-    #: 1, 2, … for pieces of one source; 0 if it is whole.
+    #: 1, 2, … for the conversations of one chat, parted by silences, and the passages of a section; 0 for rows.
     part: int = 0
+    #: 1, 2, … for the pieces of a conversation that was cut because it is long; 0 if it is whole.
+    piece: int = 0
     #: Where it begins, in the upload or in its entry of an archive.
     line: int = 0
     #: Of a preference pair: the answer that its last turn is preferred to.
@@ -44,7 +45,7 @@ class Conversation:
 
     @property
     def id(self) -> str:
-        return f"{self.source}.{self.part}" if self.part else self.source
+        return ".".join([self.source, *(str(number) for number in (self.part, self.piece) if number)])
 
     @property
     def said(self) -> list[Turn]:

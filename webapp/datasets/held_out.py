@@ -1,9 +1,9 @@
 """Which conversations of a file a job is judged by rather than trained on, if it names no validation file.
 
-Never rows of one conversation on both sides: whole conversations are held out, in an order that their content gives,
-so that the same file always splits alike. Where there are few conversations and one of them is long (the export of one
-chat, in pieces), its last pieces are held out: it is cut by time. What mostly says what is said elsewhere too would be
-no fair judge, and stays with what is trained.
+Never rows of one source (a chat; pairs that answer one prompt) on both sides: whole ones are held out, in an order that
+their content gives, so that the same file always splits alike. Where there are few and one of them is long (the export
+of one chat), its last conversations are held out: it is cut by time, at a silence. What mostly says what is said
+elsewhere too, or nearly so, would be no fair judge, and stays with what is trained.
 """
 
 from array import array
@@ -29,9 +29,9 @@ class HeldOut:
 
 
 def held_out_choose(talks: Iterable[dict[str, Any]], share: float) -> HeldOut:
-    """`talks`: a normalised file's rows, in its order, in which pieces of one conversation stand together.
+    """`talks`: a normalised file's rows, in its order, in which those of one chat stand together.
 
-    Memory: 8 bytes a row and about 100 for each trained message.
+    Memory: 16 bytes a row (about 150 for preference pairs) and about 100 for each trained message.
     """
     file = _File(talks)
     if not share or len(file.source) < HELD_OUT_FEWEST:
@@ -40,21 +40,30 @@ def held_out_choose(talks: Iterable[dict[str, Any]], share: float) -> HeldOut:
 
 
 class _File:
-    """Rows by number, sources by number, and of each trained message its row, fingerprint and length."""
+    """Of each row its source and conversation, of each trained message its row, fingerprint and length."""
 
     def __init__(self, talks: Iterable[dict[str, Any]]) -> None:
-        source, row, said, length = array("q"), array("q"), array("Q"), array("q")
-        last = None
+        source, whole, row, said, length = array("q"), array("q"), array("q"), array("Q"), array("q")
+        prompts: dict[int, int] = {}
+        last: tuple[str, ...] = ()
         for number, talk in enumerate(talks):
-            name = talk["id"].partition(".")[0]
-            source.append((source[-1] + (name != last)) if source else 0)
-            last = name
+            if "rejected" in talk:
+                # Others anywhere in the file may answer the same prompt.
+                prompt = fingerprint(turn["content"] for turn in talk["messages"][:-1])
+                source.append(prompts.setdefault(prompt, len(prompts)))
+                whole.append(source[-1])
+            else:
+                name = tuple(talk["id"].split(".")[:2])
+                source.append(source[-1] + (name[0] != last[0]) if last else 0)
+                whole.append(whole[-1] + (name != last) if last else 0)
+                last = name
             for turn in talk["messages"]:
                 if turn.get("weight") == 1:
                     row.append(number)
                     said.append(fingerprint([turn["content"]]))
                     length.append(len(turn["content"]))
         self.source = np.frombuffer(source, np.int64)
+        self.whole = np.frombuffer(whole, np.int64)
         self.row = np.frombuffer(row, np.int64)
         self.said = np.frombuffer(said, np.uint64)
         self.length = np.frombuffer(length, np.int64)
@@ -75,9 +84,12 @@ class _File:
         return _held_out(np.flatnonzero(np.isin(self.source, chosen)), "conversation")
 
     def by_time(self, share: float) -> HeldOut | None:
-        """The last pieces of the longest conversation, and never more than half of it."""
+        """The last conversations of the longest source, each with all of its pieces, and never more than half of it."""
         pieces = np.flatnonzero(self.source == self.sizes.argmax())
-        last = pieces[len(pieces) - min(held_out_count(share, len(self.source)), len(pieces) // 2) :]
+        room = min(held_out_count(share, len(self.source)), len(pieces) // 2)
+        # The first of these may have begun before.
+        last = pieces[len(pieces) - room :]
+        last = last[self.whole[last] != self.whole[pieces[len(pieces) - room - 1]]]
         return _held_out(last[self._fair(self.row)[last]], "time")
 
     def _order(self, owner: npt.NDArray[np.int64]) -> list[int]:

@@ -60,6 +60,27 @@ def test_both_voices(name: str, talk: Any, voice: Voice, expected: Talk, packed:
     ]
 
 
+@pytest.mark.parametrize("talk", [CHATGPT, CLAUDE])
+def test_nobody_is_learned_before_somebody_says_who(talk: Any) -> None:
+    result = check(json.dumps([talk] * 5), voice=None)
+    report = result.report.as_json()
+    assert (report["code"], report["good"], report["voice"]) == ("voice_needed", 0, None)
+    assert report["voices"] == {
+        "me": [{"before": "Hello!", "answer": "Why?"}] * 3,
+        "assistant": [{"before": "Hi", "answer": "Hello!"}] * 3,
+    }
+    assert [fact.partition(":")[0] for fact in report["facts"][1:]] == ["voice=assistant", "voice=me"]
+    assert result.conversations.size == 0
+
+
+def test_examples_are_short_and_fit_a_database() -> None:
+    talk = claude(("human", "a\x00\ud83d\n\nb"), ("assistant", "long " * 100_000))
+    [shown] = check(json.dumps([talk]), voice=None).report.as_json()["voices"]["assistant"]
+    assert shown["before"] == "a? b"
+    assert len(shown["answer"]) == 160
+    assert shown["answer"].endswith("…")
+
+
 def test_edited_branches_are_left_behind() -> None:
     talk = chatgpt(
         root={"message": None, "parent": None, "children": ["old", "q"]},

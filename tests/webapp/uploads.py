@@ -13,7 +13,7 @@ Talk = list[tuple[str, str]]
 
 
 def check(
-    data: bytes | str, me: str | None = None, voice: Voice = "assistant", *, mask: bool = False
+    data: bytes | str, me: str | None = None, voice: Voice | None = "assistant", *, mask: bool = False
 ) -> Validated:
     return validate(io.BytesIO(data.encode() if isinstance(data, str) else data), Asked(me, voice, mask))
 

@@ -40,9 +40,8 @@ _UPLOAD = {
             "voice": {
                 "type": "string",
                 "enum": ["me", "assistant"],
-                "default": "assistant",
                 "description": "Attune's own, for exports of ChatGPT and Claude: train the person's words, or the "
-                "assistant's.",
+                "assistant's. Without it, the report shows examples of both `voices`.",
             },
             "mask": {
                 "type": "boolean",

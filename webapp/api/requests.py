@@ -97,7 +97,7 @@ class FileForm(BaseModel):
     purpose: Annotated[Text, Field(max_length=40)]
     user: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
     me: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
-    voice: Voice = "assistant"
+    voice: Voice | None = None
     mask: bool = False
     expires_after_anchor: Annotated[Literal["created_at"] | None, Field(alias="expires_after[anchor]")] = None
     expires_after_seconds: Annotated[

@@ -53,8 +53,9 @@ class FileObject(BaseModel):
     #: Attune's own: {rows, good, bad, examples, error, code, problems [{line, field, reason, fix}], notes, facts,
     #: duplicates {rows, listed [{id, line, same_as}]}, languages {code: conversations}, sensitive [{kind, count,
     #: trained, rows, listed [{id, line}]}], masked, and for people's chats speakers [{name, messages}], me; for an
-    #: assistant's voice}. Lists leave `problems`, `sensitive` and `duplicates` out; /v1/files/{id}/report has every
-    #: bad row.
+    #: assistant's voice, voices {voice: [{before, answer}]}; of a ZIP left_out {files, listed [{entry, name,
+    #: reason}]}}.
+    #: Lists leave the long ones out (_LONG); /v1/files/{id}/report has every bad row.
     report: dict[str, Any]
     format: str
 
@@ -162,7 +163,7 @@ def seconds(moment: datetime | None) -> int | None:
 #: What is told of a file that only another person may read: counts, no words.
 _COUNTS = ("rows", "good", "bad", "examples")
 #: What lists of files leave out.
-_LONG = ("problems", "sensitive", "duplicates")
+_LONG = ("problems", "sensitive", "duplicates", "left_out", "voices")
 
 
 def file_shape(file: File, *, scope: Scope, brief: bool = False) -> dict[str, Any]:

@@ -34,7 +34,8 @@ class File(models.Model):
     status = models.CharField(max_length=10, choices=FileStatus)
     #: The format's name (webapp/datasets/formats), empty when none fitted.
     format = models.CharField(max_length=40, blank=True)
-    #: Report.as_json (webapp/datasets/validate.py): counts, notes, and the first bad rows; never a row's content.
+    #: Report.as_json (webapp/datasets/validate.py): counts, notes, and the first bad rows. For the file's readers
+    #: alone (readers.py): it has names, and examples of voices.
     report = models.JSONField(default=dict)
     #: Every bad row, one JSON object a line; empty when there is none.
     report_sha256 = models.CharField(max_length=64, blank=True)

@@ -1,4 +1,4 @@
-"""What became of an upload's rows: counts, notes and the first bad rows. Never a row's content."""
+"""What became of an upload's rows: counts, notes and the first bad rows. Of content nothing but examples of voices."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -63,8 +63,8 @@ class Report:
                     for each in left[:_LISTED_FILES]
                 ],
             }
-        if self.findings.voice:
-            report["voice"] = self.findings.voice
+        if self.findings.voices:
+            report["voice"], report["voices"] = self.findings.voice, self.findings.voices
         if self.findings.speakers:
             listed = self.findings.speakers.most_common(_LISTED_SPEAKERS)
             report["speakers"] = [{"name": name, "messages": count} for name, count in listed]

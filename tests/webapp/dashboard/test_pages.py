@@ -121,8 +121,14 @@ class TestUpload:
             b' {"sender": "human", "text": "Why?"}]}]'
         )
         asked = teammate.post("/files", {"file": SimpleUploadedFile("talk.json", talk)}, follow=True)
-        assert "Whose voice?" in asked.content.decode()
-        teammate.post(f"/files/{File.objects.get().id}/read-as", {"voice": "me"})
+        page = asked.content.decode()
+        assert "One question before it can be used." in page
+        assert "Whose voice?" in page
+        assert all(words in page for words in ("Hello", "Why?", "Learn to write like me"))
+        assert "Train on this file" not in page
+        answer = teammate.post(f"/files/{File.objects.get().id}/read-as", {"voice": "me"}, follow=True)
+        assert "Chosen: learn to write like me" in answer.content.decode()
+        assert "Train on this file" in answer.content.decode()
         assert "to be you, as you write" in File.objects.get(deleted_at=None).report["facts"][0]
 
     def test_only_its_person_says_who_they_are(self, company: Company, owner: Client) -> None:

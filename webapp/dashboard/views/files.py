@@ -12,7 +12,6 @@ from webapp.config.faults import UserFault
 from webapp.config.settings import settings
 from webapp.dashboard.access import member_page, own_scope, readable_files, trainable_files
 from webapp.datasets.files import file_create, file_delete, file_reread
-from webapp.datasets.formats import chatgpt, claude
 from webapp.datasets.intake import UPLOAD_PURPOSE
 from webapp.datasets.preview import examples_preview
 from webapp.datasets.readers import may_read_file
@@ -20,6 +19,10 @@ from webapp.datasets.sensitive import NAMES
 from webapp.datasets.upload import Asked, Voice
 
 _PER_PAGE = 25
+_VOICES: dict[Voice, str] = {
+    "me": "Learn to write like me",
+    "assistant": "Learn to answer like the assistant",
+}
 
 
 @member_page
@@ -66,7 +69,9 @@ def file(request: HttpRequest, file: UUID) -> HttpResponse:
         "file": found,
         "is_ready": trainable_files(request).filter(id=found.id).exists(),
         "may_read": may_read_file(scope=own_scope(request), file=found),
-        "talks_with_assistant": found.format in (chatgpt.NAME, claude.NAME),
+        "voices": [
+            (said, voice, found.report.get("voices", {}).get(voice)) for voice, said in _VOICES.items()
+        ],
         "sensitive": [each | {"name": NAMES[each["kind"]][1]} for each in found.report.get("sensitive", ())],
     }
     return render(request, "dashboard/file.html", context)
@@ -91,7 +96,7 @@ def file_preview(request: HttpRequest, file: UUID) -> HttpResponse:
 def file_reread_as(request: HttpRequest, file: UUID) -> HttpResponse:
     """What was not said at the upload: who 'me' is in a chat export, whose voice to learn, what to mask."""
     found = get_object_or_404(_files(request), id=file)
-    voice: Voice = "me" if request.POST.get("voice") == "me" else "assistant"
+    voice = next((voice for voice in _VOICES if voice == request.POST.get("voice")), None)
     try:
         asked = Asked(me=request.POST.get("me") or None, voice=voice, mask="mask" in request.POST)
         again = file_reread(scope=own_scope(request), file=found, asked=asked)

@@ -12,6 +12,7 @@ from tests.webapp.company import Company, base_model, talks
 from tests.webapp.test_transitions import queued, running
 from webapp.datasets.files import file_create
 from webapp.datasets.held_out import HeldOut, held_out_choose
+from webapp.datasets.leakage import leaked
 from webapp.datasets.upload import Asked
 from webapp.jobs.dispatcher import prepare_all
 from webapp.jobs.models import JobEvent
@@ -128,6 +129,13 @@ class TestChoice:
         chosen = held_out_choose(file, 0.5)
         assert chosen.rows == frozenset(range(25, 30))
         assert held_out_choose(file[:25] + file[30:], 0.5) == HeldOut()
+
+    def test_what_is_nearly_said_twice_is_no_fair_judge(self) -> None:
+        lamp = "We kept the lamp burning all night, though nobody came past the house in lane {}."
+        file = rows(30) + [row(f"{number}", lamp.format(number)) for number in range(31, 61)]
+        chosen = held_out_choose(file, 0.5)
+        assert len(chosen.rows) == 30
+        assert max(chosen.rows) == 29
 
     def test_what_is_not_trained_does_not_count(self) -> None:
         file = rows(30)
@@ -262,6 +270,34 @@ class TestValidationFile:
         }
         [warning] = [message for level, message in told(client, job.public_id) if level == "warn"]
         assert "1 conversations of the validation file (rows 1)" in warning
+
+    def test_what_is_nearly_trained_on_is_left_out_too(self, company: Company, web: httpx.Client) -> None:
+        """Rows differ as wholes; what counts is what each learns. A short answer counts with its question."""
+
+        def talk(question: str, answer: str) -> dict[str, Any]:
+            return {
+                "messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            }
+
+        lamp = "We kept the lamp burning all night, though nobody came past the house."
+        held = [
+            talk("Tell me of the lamp.", lamp.replace("nobody", "no one")),
+            {"messages": [{"role": "system", "content": "Be brief."}, *talk("Sure?", "Yes.")["messages"]]},
+            talk("Really?", "Yes."),
+            talk("And the lamp?", "We put it out at midnight, because oil was dear and the moon was up."),
+        ]
+        trained = [*talks(3), talk("Go on.", lamp), talk("Sure?", "Yes.")]
+        _, trainer = running(
+            company, web, training_file=company.file(trained), validation_file=company.file(held)
+        )
+        split = split_of(trainer.spec.conversations.url)
+        assert [name for name, side in split.items() if side == "validation"] == ["v3", "v4"]
+
+    def test_pairs_that_answer_a_trained_prompt_are_left_out(self) -> None:
+        prompts = [row(f"{number}", "Gladly.") | {"rejected": "No."} for number in range(3)]
+        for number, each in enumerate(prompts):
+            each["messages"][0]["content"] = f"Number {number}, please?"
+        assert leaked(prompts[:2], prompts[1:]) == {0}
 
     def test_nothing_is_left_to_judge_by(self, company: Company) -> None:
         job = queued(

@@ -42,7 +42,7 @@ class Talks:
             self._characters[each.by_me] += len(each.text)
         self._talks += 1
         self._show(said)
-        if self.voice is None:
+        if self.voice is None and said:
             return None
         target_is_me = self.voice == "me"
         while said and said[0].by_me == target_is_me:

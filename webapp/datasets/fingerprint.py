@@ -22,8 +22,13 @@ def plain(text: str) -> str:
 
 def fingerprint(texts: Iterable[str]) -> int:
     """56 bits of the texts' words: of 200,000 rows, two different ones share theirs once in 3 million files."""
+    return digest_of(map(plain, texts))
+
+
+def digest_of(words: Iterable[str]) -> int:
+    """`fingerprint`, of texts as `plain` has them."""
     digest = hashlib.blake2b(digest_size=_BYTES)
-    for text in texts:
-        digest.update(plain(text).encode())
+    for text in words:
+        digest.update(text.encode())
         digest.update(b"\x00")
     return int.from_bytes(digest.digest())

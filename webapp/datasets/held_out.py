@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from training_jobs.messages import HELD_OUT_FEWEST, HELD_OUT_LEAST, held_out_count
-from webapp.datasets.fingerprint import fingerprint
+from webapp.datasets.alike import Sketches
+from webapp.datasets.fingerprint import digest_of, fingerprint, plain
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -31,7 +32,7 @@ class HeldOut:
 def held_out_choose(talks: Iterable[dict[str, Any]], share: float) -> HeldOut:
     """`talks`: a normalised file's rows, in its order, in which those of one chat stand together.
 
-    Memory: 16 bytes a row (about 150 for preference pairs) and about 100 for each trained message.
+    Memory: 16 bytes a row (about 150 for preference pairs) and about 300 for each trained message.
     """
     file = _File(talks)
     if not share or len(file.source) < HELD_OUT_FEWEST:
@@ -40,11 +41,12 @@ def held_out_choose(talks: Iterable[dict[str, Any]], share: float) -> HeldOut:
 
 
 class _File:
-    """Of each row its source and conversation, of each trained message its row, fingerprint and length."""
+    """Of each row its source and conversation, of each trained message its row, fingerprint, sketch and length."""
 
     def __init__(self, talks: Iterable[dict[str, Any]]) -> None:
         source, whole, row, said, length = array("q"), array("q"), array("q"), array("Q"), array("q")
         prompts: dict[int, int] = {}
+        self.sketches = Sketches()
         last: tuple[str, ...] = ()
         for number, talk in enumerate(talks):
             if "rejected" in talk:
@@ -60,7 +62,9 @@ class _File:
             for turn in talk["messages"]:
                 if turn.get("weight") == 1:
                     row.append(number)
-                    said.append(fingerprint([turn["content"]]))
+                    words = plain(turn["content"])
+                    said.append(digest_of([words]))
+                    self.sketches.add(words)
                     length.append(len(turn["content"]))
         self.source = np.frombuffer(source, np.int64)
         self.whole = np.frombuffer(whole, np.int64)
@@ -99,11 +103,11 @@ class _File:
         return np.argsort(keys * _MIX, kind="stable").tolist()
 
     def _fair(self, owner: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which owners of messages say at least half of it, by length, in words that no other owner says."""
+        """Which owners of messages say at least half of it, by length, in words that no other owner (nearly) says."""
         order = np.lexsort((owner, self.said))
         said, whose = self.said[order], owner[order]
         elsewhere = (said[1:] == said[:-1]) & (whose[1:] != whose[:-1])
-        repeated = np.isin(self.said, said[1:][elsewhere])
+        repeated = np.isin(self.said, said[1:][elsewhere]) | self.sketches.elsewhere(owner)
         return np.bincount(owner, self.length * repeated) * 2 <= np.bincount(owner, self.length)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from webapp.datasets.duplicates import Duplicates
+from webapp.datasets.duplicates import LISTED, Duplicates
 from webapp.datasets.findings import Findings
 from webapp.datasets.languages import Languages, language_name
 from webapp.datasets.masking import Sensitive
@@ -51,6 +51,10 @@ class Report:
             "notes": self._notes(),
             "facts": self.findings.facts,
             "duplicates": {"rows": self.duplicates.count, "listed": self.duplicates.listed},
+            "near_duplicates": {
+                "rows": len(self.duplicates.nearly),
+                "listed": self.duplicates.nearly[:LISTED],
+            },
             "sensitive": self.sensitive.as_json(),
             "languages": self.languages.as_json(),
             "masked": self.asked.mask,
@@ -86,6 +90,10 @@ class Report:
             notes.append(
                 f"{self.duplicates.count} × a row says what an earlier one says, but for case, spacing and "
                 "punctuation: the model learns it as often as it is there. Leave repeats out if that is not meant."
+            )
+        if nearly := len(self.duplicates.nearly):
+            notes.append(
+                f"{nearly} × a row says nearly what an earlier one says, in what is asked and in what is learned."
             )
         if told := self.sensitive.told():
             notes.append(

@@ -10,9 +10,9 @@ import orjson
 
 from adapters_store.errors import AdapterMissing, StorageUnavailable
 from training_jobs.messages import HELD_OUT_FEWEST
-from webapp.datasets.fingerprint import fingerprint
 from webapp.datasets.held_out import held_out_choose
 from webapp.datasets.languages import lacking, language_name
+from webapp.datasets.leakage import leaked
 from webapp.datasets.storage import objects_put, storage_away
 from webapp.datasets.stored import stored_lines
 from webapp.datasets.validate import HashedFile
@@ -27,7 +27,7 @@ _NAMED = 20
 class Judged:
     """What a job is judged by: `conversations` and `examples` (trained messages in them), and how they were chosen.
 
-    `left_out`: conversations of the validation file that stand in the training file too.
+    `left_out`: conversations of the validation file that the training file says too, or nearly so.
     """
 
     by: Literal["validation_file", "conversation", "time"] | None = None
@@ -61,8 +61,8 @@ def _prepare(row: Job, merged: HashedFile) -> None:
         job_fail_validation(
             job=row.id,
             code="validation_leak",
-            message="Every row of the validation file stands in the training file too. What was trained on "
-            "cannot measure anything: take them out of one of the two files.",
+            message="Every row of the validation file stands in the training file too, in the same words or "
+            "nearly so. What was trained on cannot measure anything: take them out of one of the two files.",
         )
         return
     ready = {
@@ -78,18 +78,19 @@ def _prepare(row: Job, merged: HashedFile) -> None:
 
 
 def _merge(row: Job, merged: HashedFile) -> Judged:
-    """Write the training file's rows, then those of the validation file that are not among them.
+    """Write the training file's rows, then those of the validation file that it does not say too.
 
-    Memory: about 100 bytes a training row, and one row at a time.
+    Memory: see `leaked`.
     """
     assert row.validation_file is not None
-    judged, trained = Judged("validation_file"), set()
-    for line in _lines(row, row.training_file.conversations_sha256):
-        trained.add(_said(orjson.loads(line)))
+    judged = Judged("validation_file")
+    trained, judging = (file.conversations_sha256 for file in (row.training_file, row.validation_file))
+    known = leaked(map(orjson.loads, _lines(row, trained)), map(orjson.loads, _lines(row, judging)))
+    for line in _lines(row, trained):
         merged.write(line + b"\n")
-    for line in _lines(row, row.validation_file.conversations_sha256):
+    for number, line in enumerate(_lines(row, judging)):
         talk = orjson.loads(line)
-        if _said(talk) in trained:
+        if number in known:
             judged.left_out += 1
             judged.left_out_ids += [talk["id"]] if judged.left_out <= _NAMED else []
         else:
@@ -130,8 +131,9 @@ def _told(judged: Judged, row: Job) -> tuple[str, str]:
         case "validation_file" if judged.left_out:
             ids = ", ".join(judged.left_out_ids) + (", …" if judged.left_out > _NAMED else "")
             return "warn", (
-                f"Left out of judging, because they stand in the training file too: {judged.left_out:,} {rows} "
-                f"of the validation file (rows {ids}). That leaves {judged.conversations:,}{answers}."
+                "Left out of judging, because what they say stands in the training file too, or nearly so: "
+                f"{judged.left_out:,} {rows} of the validation file (rows {ids}). That leaves "
+                f"{judged.conversations:,}{answers}."
             )
         case "validation_file":
             return "info", f"The validation file has {judged.conversations:,} {rows}{answers}."
@@ -161,10 +163,6 @@ def _language_warnings(row: Job) -> Iterator[tuple[str, str]]:
             f"file's report has the languages). Its model card says: {said}."
         )
         yield "warn", warning
-
-
-def _said(talk: dict[str, Any]) -> int:
-    return fingerprint(part for turn in talk["messages"] for part in (turn["role"], turn["content"]))
 
 
 def _lines(row: Job, sha256: str) -> Iterator[bytes]:

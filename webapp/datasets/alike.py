@@ -1,0 +1,109 @@
+"""Texts that say nearly the same, found without holding any of them, by sketches of 64 bytes each.
+
+A text is the set of all runs of six characters in its plain words, and two are alike if they have about two thirds of
+their runs in common, as far as a MinHash of 32 places tells it (one permutation: Li, Owen & Zhang 2012; empty places
+filled by rotation: Shrivastava & Li 2014). Candidates are found by three equal places in a row, by sorting.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from webapp.datasets.fingerprint import digest_of
+
+#: In shorter texts one word makes the difference: they are alike if they are the same.
+SHORTEST = 40
+_RUN = 6
+_PLACES, _ALIKE, _BAND = 32, 21, 3
+_BASE, _MIX, _STEP = (
+    np.uint64(0xC2B2AE3D27D4EB4F),
+    np.uint64(0xFF51AFD7ED558CCD),
+    np.uint64(0x9E3779B97F4A7C15),
+)
+#: Where the hashes of each place begin, and what makes one hash many.
+_STARTS = np.arange(_PLACES, dtype=np.uint64) << np.uint64(64 - _PLACES.bit_length() + 1)
+_SPREAD = np.arange(_PLACES, dtype=np.uint64) * _STEP
+#: Pairs that are compared at once: 4 MB.
+_AT_ONCE = 1 << 16
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Sketches:
+    """Of many texts, numbered in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._places = array("H")
+
+    def __len__(self) -> int:
+        return len(self._places) // _PLACES
+
+    def add(self, words: str) -> None:
+        """A text as `fingerprint.plain` has it."""
+        self._places.frombytes(_sketch(words).tobytes())
+
+    def alike(self, rank: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+        """Numbers of texts, first and second of pairs that are alike, the first of the lower `rank` [len(self)].
+
+        Of many texts that are alike some pairs are passed over, but each text is in one with the first of them.
+        """
+        for start in range(0, _PLACES - _BAND + 1, _BAND):
+            for first, second in _candidates(self._sketches[:, start : start + _BAND], rank):
+                for at in range(0, len(first), _AT_ONCE):
+                    a, b = first[at : at + _AT_ONCE], second[at : at + _AT_ONCE]
+                    same = self.are_alike(a, b)
+                    yield a[same], b[same]
+
+    def are_alike(self, first: Numbers, second: Numbers) -> npt.NDArray[np.bool_]:
+        """Of pairs of texts."""
+        sketches = self._sketches
+        return (sketches[first] == sketches[second]).sum(axis=1) >= _ALIKE
+
+    @property
+    def _sketches(self) -> npt.NDArray[np.uint16]:
+        return np.frombuffer(self._places, np.uint16).reshape(-1, _PLACES)
+
+    def elsewhere(self, owner: Numbers) -> npt.NDArray[np.bool_]:
+        """Which texts are alike to one of another `owner` [len(self)]."""
+        found = np.zeros(len(self), np.bool_)
+        for first, second in self.alike(owner):
+            others = owner[first] != owner[second]
+            found[first[others]] = found[second[others]] = True
+        return found
+
+
+def _candidates(band: npt.NDArray[np.uint16], rank: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+    """Pairs that have the band in common: each with the first of those that do, and with the one before it."""
+    key = np.zeros(len(band), np.uint64)
+    for column in band.T:
+        key = (key << np.uint64(16)) | column
+    order = np.lexsort((rank, key))
+    begins = np.flatnonzero(np.diff(key[order], prepend=key[order][:1] ^ np.uint64(1)))
+    first = np.repeat(begins, np.diff(begins, append=len(order)))
+    places = np.arange(len(order))
+    later = places > first
+    yield order[first[later]], order[places[later]]
+    further = places > first + 1
+    yield order[places[further] - 1], order[places[further]]
+
+
+def _sketch(words: str) -> npt.NDArray[np.uint16]:
+    """[32]: of the smallest hash in each place some bits further down."""
+    if len(words) < SHORTEST:
+        hashes = (np.uint64(digest_of([words])) + _SPREAD) * _MIX
+        return _places((hashes ^ (hashes >> np.uint64(32))) * _MIX)
+    raw = words.encode("utf-16-le", "surrogatepass")
+    count = len(raw) // 2 - _RUN + 1
+    # Four characters are eight bytes: each number begins two bytes after the one before it, and two of them are a run.
+    fours = np.ndarray((count + 2,), dtype="<u8", buffer=raw, strides=(2,))
+    hashes = fours[:count] * _BASE + fours[2:] * _STEP
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= _MIX
+    hashes.sort()
+    return _places(hashes[np.searchsorted(hashes, _STARTS) % count])
+
+
+def _places(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
+    return (hashes >> np.uint64(32)).astype(np.uint16)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from webapp.datasets.faults import RowError
+from webapp.datasets.mojibake import repair
 
 MAX_MESSAGES = 2_000
 #: Between two turns of one role that become one.
@@ -70,6 +71,7 @@ def conversation(turns: list[Turn], notes: Counter[str] | None = None) -> Conver
         if turn.role == "system" and not turn.content.strip():
             notes["empty system messages were left out"] += 1
             continue
+        turn.content = repair(turn.content, notes)
         if not turn.content.strip():
             _empty(index, turn)
         if _HALF.search(turn.content):

@@ -8,6 +8,7 @@ from typing import Any
 from webapp.datasets.documents import Found, objects
 from webapp.datasets.faults import RowError
 from webapp.datasets.lines import MAX_LINE_BYTES, MAX_ROWS, lines
+from webapp.datasets.mojibake import repaired
 from webapp.datasets.scan import ANY, Broken, Pattern, places
 from webapp.datasets.strict_json import parse_row
 from webapp.datasets.upload import Member
@@ -30,7 +31,7 @@ class Head:
     @cached_property
     def text(self) -> list[str]:
         """The first lines; the last one may be cut."""
-        return self.start.decode("utf-8", "replace").splitlines()
+        return repaired(self.start.decode("utf-8", "replace")).splitlines()
 
     @property
     def is_array(self) -> bool:

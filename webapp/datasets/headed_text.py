@@ -1,5 +1,6 @@
 """Plain text in which a message begins with a header on its line (date, name) and goes on until the next such line."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -20,9 +21,11 @@ class Headed(Generic[H]):
     text: str
 
 
-def headed(member: Member, read: Callable[[str], tuple[H, str] | None]) -> Iterator[Headed[H] | Bad]:
+def headed(
+    member: Member, read: Callable[[str], tuple[H, str] | None], notes: Counter[str]
+) -> Iterator[Headed[H] | Bad]:
     """`read`: a line's header and what follows it, or None for a line that goes on. Lines before the first are no
-    message's."""
+    message's. `notes`: as for `text_lines`."""
     start, header, texts, size = 0, None, [], 0
 
     def whole() -> Headed[H] | Bad:
@@ -32,7 +35,7 @@ def headed(member: Member, read: Callable[[str], tuple[H, str] | None]) -> Itera
             return Bad(start, fault, member.entry)
         return Headed(start, header, "\n".join(texts).strip())
 
-    for number, line in text_lines(member.open()):
+    for number, line in text_lines(member.open(), notes):
         if isinstance(line, RowError):
             yield Bad(number, line, member.entry)
             continue

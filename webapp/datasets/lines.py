@@ -1,9 +1,11 @@
 """The lines of an upload, numbered, in memory that does not depend on the file."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import IO
 
 from webapp.datasets.faults import FileError, RowError
+from webapp.datasets.mojibake import repair
 
 MAX_LINE_BYTES = 1_000_000
 MAX_ROWS = 200_000
@@ -17,14 +19,15 @@ def lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | RowError]]:
     return ((number, line) for number, line in _all_lines(file) if isinstance(line, RowError) or line.strip())
 
 
-def text_lines(file: IO[bytes]) -> Iterator[tuple[int, str | RowError]]:
-    """Numbered lines of plain text without their ends, blank ones too: they stand between paragraphs."""
+def text_lines(file: IO[bytes], notes: Counter[str]) -> Iterator[tuple[int, str | RowError]]:
+    """Numbered lines of plain text without their ends, blank ones too: they stand between paragraphs. `notes`: of lines
+    that were repaired."""
     for number, line in _all_lines(file):
         if isinstance(line, RowError):
             yield number, line
             continue
         try:
-            yield number, line.decode("utf-8").rstrip("\r\n")
+            yield number, repair(line.decode("utf-8").rstrip("\r\n"), notes)
         except UnicodeDecodeError as error:
             yield (
                 number,

@@ -10,6 +10,7 @@ from webapp.datasets.faults import Bad, RowError, shown
 from webapp.datasets.findings import Findings
 from webapp.datasets.head import Head
 from webapp.datasets.lines import MAX_LINE_BYTES
+from webapp.datasets.mojibake import repaired
 from webapp.datasets.moments import iso_seconds
 from webapp.datasets.scan import ANY
 from webapp.datasets.transcript import Message
@@ -52,4 +53,4 @@ def _message(found: Found, findings: Findings) -> Message | None:
         findings.notes["messages without text were left out"] += 1
         return None
     seconds = iso_seconds(row.get("timestamp"), "timestamp")
-    return Message(found.member.entry, seconds, shown(author["name"]), content.strip(), found.line)
+    return Message(found.member.entry, seconds, shown(repaired(author["name"])), content.strip(), found.line)

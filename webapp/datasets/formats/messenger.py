@@ -11,6 +11,7 @@ from webapp.datasets.faults import Bad, shown
 from webapp.datasets.findings import Findings
 from webapp.datasets.head import Head
 from webapp.datasets.lines import MAX_LINE_BYTES
+from webapp.datasets.mojibake import repair, repaired
 from webapp.datasets.moments import unix_seconds
 from webapp.datasets.scan import ANY
 from webapp.datasets.transcript import Message
@@ -56,7 +57,7 @@ def _message(found: Found, findings: Findings) -> Message | None:
         findings.notes["service messages were left out"] += 1
         return None
     content, speaker = row.get("content"), row.get("sender_name")
-    text = repaired(content).strip() if isinstance(content, str) else ""
+    text = repair(content, findings.notes).strip() if isinstance(content, str) else ""
     if not text or not isinstance(speaker, str) or not speaker or _OWN_SENTENCE.fullmatch(text):
         findings.notes["messages of pictures, reactions and other things without text were left out"] += 1
         return None
@@ -64,11 +65,3 @@ def _message(found: Found, findings: Findings) -> Message | None:
     # A long chat is in several files of one folder.
     chat = found.member.folder or found.member.entry
     return Message(chat, seconds, shown(repaired(speaker)), text, found.line)
-
-
-def repaired(text: str) -> str:
-    """Meta writes each byte of UTF-8 as a character of its own ("Ã©" for "é"). Text that is not so stays as it is."""
-    try:
-        return text.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return text

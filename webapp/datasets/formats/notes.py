@@ -1,6 +1,7 @@
 """Notes and documents (.txt, .md): passages about or by a person, each an answer to its heading or the one before."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from webapp.datasets.conversation import Conversation, Turn, conversation
@@ -48,7 +49,7 @@ def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[
                 '"completion": "…"}, on a line of its own.'
             )
         section, before, part = section + 1, "", 0
-        for block in _passages(member):
+        for block in _passages(member, findings.notes):
             if isinstance(block, Bad):
                 yield block
                 continue
@@ -75,10 +76,10 @@ def _pair(member: Member, line: int, before: str, text: str, source: str, part: 
     return talk
 
 
-def _passages(member: Member) -> Iterator[Block | Bad]:
+def _passages(member: Member, notes: Counter[str]) -> Iterator[Block | Bad]:
     """Headings, and paragraphs joined or parted to passages."""
     start, joined = 0, ""
-    for block in _blocks(member):
+    for block in _blocks(member, notes):
         if isinstance(block, Bad):
             yield block
             continue
@@ -95,9 +96,9 @@ def _passages(member: Member) -> Iterator[Block | Bad]:
         yield start, False, joined
 
 
-def _blocks(member: Member) -> Iterator[Block | Bad]:
+def _blocks(member: Member, notes: Counter[str]) -> Iterator[Block | Bad]:
     start, paragraph, size = 0, [], 0
-    for number, line in text_lines(member.open()):
+    for number, line in text_lines(member.open(), notes):
         if isinstance(line, RowError):
             yield Bad(number, line, member.entry)
             continue

@@ -32,7 +32,7 @@ def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[
 
 def _messages(upload: Upload, findings: Findings) -> Iterator[Message | Bad]:
     for member in upload.members:
-        for each in headed(member, _header):
+        for each in headed(member, _header, findings.notes):
             if isinstance(each, Bad):
                 yield each
                 continue

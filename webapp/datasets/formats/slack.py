@@ -12,6 +12,7 @@ from webapp.datasets.faults import Bad, shown
 from webapp.datasets.findings import Findings
 from webapp.datasets.head import Head
 from webapp.datasets.lines import MAX_LINE_BYTES
+from webapp.datasets.mojibake import repaired
 from webapp.datasets.moments import unix_seconds
 from webapp.datasets.scan import ANY
 from webapp.datasets.transcript import Message
@@ -83,5 +84,6 @@ def _names(upload: Upload, findings: Findings) -> dict[str, str]:
                 continue
             user, name = found.row.get("id"), profile.get("display_name") or profile.get("real_name")
             if isinstance(user, str) and isinstance(name, str) and name.strip():
+                name = repaired(name)
                 names[user] = shown(name) if shown(name) not in names.values() else shown(f"{name} ({user})")
     return names

@@ -11,6 +11,7 @@ from webapp.datasets.faults import Bad, RowError, shown
 from webapp.datasets.findings import Findings
 from webapp.datasets.head import Head
 from webapp.datasets.lines import MAX_LINE_BYTES
+from webapp.datasets.mojibake import repaired
 from webapp.datasets.moments import iso_seconds, unix_seconds
 from webapp.datasets.scan import ANY, Pattern
 from webapp.datasets.transcript import Message
@@ -59,7 +60,9 @@ def _message(found: Found, findings: Findings) -> Message | None:
     else:
         seconds = iso_seconds(row.get("date"), "date")
     # The chat is the place without the message's own position.
-    return Message((found.member.entry, *found.path[:-1]), seconds, shown(speaker), text, found.line)
+    return Message(
+        (found.member.entry, *found.path[:-1]), seconds, shown(repaired(speaker)), text, found.line
+    )
 
 
 def _text(text: Any) -> str:

@@ -1,6 +1,7 @@
 """WhatsApp's text export: `[d/m/y, h:m:s] Name: text` (iOS) or `d/m/y, h:m - Name: text` (Android), in any language."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
@@ -43,7 +44,7 @@ def conversations(upload: Upload, asked: Asked, findings: Findings) -> Iterator[
 def _messages(upload: Upload, findings: Findings) -> Iterator[Message | Bad]:
     for member in upload.members:
         orders = Orders()
-        for each in islice(headed(member, _header), _SETTLING):
+        for each in islice(headed(member, _header, Counter()), _SETTLING):
             if not isinstance(each, Bad):
                 orders.see(each.header[0])
         yield from _of(member, orders, findings)
@@ -51,7 +52,7 @@ def _messages(upload: Upload, findings: Findings) -> Iterator[Message | Bad]:
 
 def _of(member: Member, orders: Orders, findings: Findings) -> Iterator[Message | Bad]:
     order = orders.best()
-    for each in headed(member, _header):
+    for each in headed(member, _header, findings.notes):
         if isinstance(each, Bad):
             yield each
             continue

@@ -261,3 +261,27 @@ def test_nothing_in_a_file_is_a_fault_of_ours(rows: list[bytes]) -> None:
         assert {turn["role"] for turn in talk["messages"]} <= {"system", "user", "assistant"}
         assert all(turn["content"].strip() for turn in talk["messages"])
         assert any(turn.get("weight") == 1 for turn in talk["messages"])
+
+
+def test_rows_that_are_too_long_are_named() -> None:
+    """With all before it an answer is too long; a question after the last answer, or what is context, is none."""
+    long = "word " * 150
+    skipped = {"role": "assistant", "content": long, "weight": 0}
+    rows = [
+        said(("user", "q"), ("assistant", "a")),
+        said(("user", "q"), ("assistant", "a"), ("user", long), ("assistant", "b")),
+        {"messages": [*said(("user", "q"), ("assistant", "a"), ("user", "q"))["messages"], skipped]},
+        said(("user", "ж" * 300), ("assistant", "a")),
+    ]
+    data = b"".join(map(line, rows))
+    report = validate(io.BytesIO(data), max_tokens=100).report.as_json()
+    assert [(each["line"], each["bytes"] > 500) for each in report["too_long"]["listed"]] == [
+        (2, True),
+        (4, True),
+    ]
+    assert report["too_long"]["rows"] == 2
+    assert any(
+        "2 × an answer has, with all that is before it, more than 500 bytes" in note
+        for note in report["notes"]
+    )
+    assert validate(io.BytesIO(data)).report.as_json()["too_long"] == {"rows": 0, "listed": []}

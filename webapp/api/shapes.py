@@ -51,10 +51,10 @@ class FileObject(BaseModel):
     expires_at: int | None = None
     status_details: str | None = None
     #: Attune's own: {rows, good, bad, examples, error, code, problems [{line, field, reason, fix}], notes, facts,
-    #: duplicates {rows, listed [{id, line, same_as}]}, near_duplicates {rows, listed [{id, line, like}]}, languages
-    #: {code: conversations}, sensitive [{kind, count, trained, rows, listed [{id, line}]}], masked, and for people's
-    #: chats speakers [{name, messages}], me; for an assistant's voice, voices {voice: [{before, answer}]}; of a ZIP
-    #: left_out {files, listed [{entry, name, reason}]}}.
+    #: duplicates {rows, listed [{id, line, same_as}]}, near_duplicates {rows, listed [{id, line, like}]}, too_long
+    #: {rows, listed [{id, line, bytes}]}, languages {code: conversations}, sensitive [{kind, count, trained, rows,
+    #: listed [{id, line}]}], masked, and for people's chats speakers [{name, messages}], me; for an assistant's voice,
+    #: voices {voice: [{before, answer}]}; of a ZIP left_out {files, listed [{entry, name, reason}]}}.
     #: Lists leave the long ones out (_LONG); /v1/files/{id}/report has every bad row.
     report: dict[str, Any]
     format: str
@@ -163,7 +163,7 @@ def seconds(moment: datetime | None) -> int | None:
 #: What is told of a file that only another person may read: counts, no words.
 _COUNTS = ("rows", "good", "bad", "examples")
 #: What lists of files leave out.
-_LONG = ("problems", "sensitive", "duplicates", "near_duplicates", "left_out", "voices")
+_LONG = ("problems", "sensitive", "duplicates", "near_duplicates", "too_long", "left_out", "voices")
 
 
 def file_shape(file: File, *, scope: Scope, brief: bool = False) -> dict[str, Any]:

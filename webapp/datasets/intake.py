@@ -92,7 +92,7 @@ def _checked(raw: HashedFile, asked: Asked | None) -> Validated:
             "Many files are being checked at the moment. Upload yours again shortly.", code="uploads_busy"
         )
     try:
-        return validate(raw.file, asked)
+        return validate(raw.file, asked, max_tokens=settings().max_model_len)
     finally:
         _checking.release()
 

@@ -7,6 +7,7 @@ from typing import Any
 from webapp.datasets.duplicates import LISTED, Duplicates
 from webapp.datasets.findings import Findings
 from webapp.datasets.languages import Languages, language_name
+from webapp.datasets.lengths import Lengths
 from webapp.datasets.masking import Sensitive
 from webapp.datasets.upload import Asked, Other
 
@@ -21,7 +22,8 @@ _LISTED_NOTES = 50
 class Report:
     """`error` and `code` are set when nothing of the file can be trained on."""
 
-    asked: Asked = field(default_factory=Asked)
+    asked: Asked
+    lengths: Lengths
     rows: int = 0
     good: int = 0
     bad: int = 0
@@ -55,6 +57,7 @@ class Report:
                 "rows": len(self.duplicates.nearly),
                 "listed": self.duplicates.nearly[:LISTED],
             },
+            "too_long": {"rows": self.lengths.count, "listed": self.lengths.listed},
             "sensitive": self.sensitive.as_json(),
             "languages": self.languages.as_json(),
             "masked": self.asked.mask,
@@ -95,6 +98,8 @@ class Report:
             notes.append(
                 f"{nearly} × a row says nearly what an earlier one says, in what is asked and in what is learned."
             )
+        if told := self.lengths.told():
+            notes.append(told)
         if told := self.sensitive.told():
             notes.append(
                 f"{told}: each was replaced by a placeholder, the same throughout the file."

@@ -9,10 +9,13 @@ from typing import IO, Any
 from webapp.datasets.conversation import Conversation
 from webapp.datasets.faults import Bad, FileError
 from webapp.datasets.formats import recognise
+from webapp.datasets.lengths import Lengths
 from webapp.datasets.lines import MAX_ROWS
 from webapp.datasets.report import LISTED_PROBLEMS, Report
 from webapp.datasets.upload import Asked, open_upload
 
+#: Of an answer with its prompt, where the installation says nothing else.
+MAX_TOKENS = 2048
 #: In memory up to here, then a temporary file.
 _SPOOL_BYTES = 4_000_000
 
@@ -51,9 +54,9 @@ class Validated:
         self.problems.close()
 
 
-def validate(file: IO[bytes], asked: Asked | None = None) -> Validated:
-    """Read the whole of a seekable file. Never raises for what is in it."""
-    result = Validated(Report(asked or Asked()))
+def validate(file: IO[bytes], asked: Asked | None = None, *, max_tokens: int = MAX_TOKENS) -> Validated:
+    """Read the whole of a seekable file. Never raises for what is in it. `max_tokens`: what trainers take."""
+    result = Validated(Report(asked or Asked(), lengths=Lengths(max_tokens)))
     report = result.report
     try:
         form, upload = recognise(open_upload(file))
@@ -97,6 +100,7 @@ def _keep(result: Validated, talk: Conversation) -> None:
     report.examples += talk.examples
     report.notes.update(talk.notes)
     report.duplicates.look(talk)
+    report.lengths.look(talk)
     report.languages.look(talk)
     report.sensitive.look(talk, mask=report.asked.mask)
     kept: dict[str, Any] = {

@@ -6,7 +6,8 @@ import unicodedata
 from collections.abc import Iterable
 
 _BYTES = 7
-_NO_WORD = re.compile(r"[\W_]+")
+#: Without space, of which a text has more than of signs.
+_SIGN = re.compile(r"[^\w\s]|_")
 #: The same for ASCII, where a table is several times as fast as a pattern.
 _ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
 
@@ -16,7 +17,7 @@ def plain(text: str) -> str:
     if text.isascii():
         said = " ".join(text.lower().translate(_ASCII).split())
     else:
-        said = _NO_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+        said = " ".join(_SIGN.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split())
     return said or text
 
 

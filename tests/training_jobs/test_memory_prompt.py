@@ -68,7 +68,7 @@ def test_the_data_gives_both_sides(encoder):
     for each in prompted:
         example = examples.held_out[each.number]
         assert each.target == example.tokens[example.prompt_length :].tolist()
-    assert list(examples.held_out.conversations)[:2] == [2, 4], "the numbers of their rows"
+    assert list(examples.held_out.conversations)[:2] == [1, 3], "numbers of their conversations"
 
 
 def test_it_is_judged_by_as_many_conversations_as_can_be(encoder):

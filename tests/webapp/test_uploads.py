@@ -44,9 +44,9 @@ def test_no_connection_is_held_meanwhile(
     validate, put = intake.validate, storage._put
 
     def noting(work: Any) -> Any:
-        def noted(*args: Any) -> Any:
+        def noted(*args: Any, **named: Any) -> Any:
             held.append(connection.connection is not None)
-            return work(*args)
+            return work(*args, **named)
 
         return noted
 
@@ -153,9 +153,9 @@ def test_a_large_upload_has_no_name_on_disk(
     named: list[Path] = []
     validate = intake.validate
 
-    def looking(file: Any, asked: Any) -> Any:
+    def looking(file: Any, asked: Any, **more: Any) -> Any:
         named.extend(tmp_path.iterdir())
-        return validate(file, asked)
+        return validate(file, asked, **more)
 
     monkeypatch.setattr(intake, "validate", looking)
     large = "x" * django_settings.FILE_UPLOAD_MAX_MEMORY_SIZE

@@ -25,6 +25,7 @@ _BASE, _MIX, _STEP = (
 #: Where the hashes of each place begin, and what makes one hash many.
 _STARTS = np.arange(_PLACES, dtype=np.uint64) << np.uint64(64 - _PLACES.bit_length() + 1)
 _SPREAD = np.arange(_PLACES, dtype=np.uint64) * _STEP
+_HALF = np.uint64(32)
 #: Pairs that are compared at once: 4 MB.
 _AT_ONCE = 1 << 16
 
@@ -49,8 +50,9 @@ class Sketches:
 
         Of many texts that are alike some pairs are passed over, but each text is in one with the first of them.
         """
+        ranked = np.argsort(rank, kind="stable")
         for start in range(0, _PLACES - _BAND + 1, _BAND):
-            for first, second in _candidates(self._sketches[:, start : start + _BAND], rank):
+            for first, second in _candidates(self._sketches[:, start : start + _BAND], ranked):
                 for at in range(0, len(first), _AT_ONCE):
                     a, b = first[at : at + _AT_ONCE], second[at : at + _AT_ONCE]
                     same = self.are_alike(a, b)
@@ -74,12 +76,12 @@ class Sketches:
         return found
 
 
-def _candidates(band: npt.NDArray[np.uint16], rank: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+def _candidates(band: npt.NDArray[np.uint16], ranked: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
     """Pairs that have the band in common: each with the first of those that do, and with the one before it."""
     key = np.zeros(len(band), np.uint64)
     for column in band.T:
         key = (key << np.uint64(16)) | column
-    order = np.lexsort((rank, key))
+    order = ranked[np.argsort(key[ranked], kind="stable")]
     begins = np.flatnonzero(np.diff(key[order], prepend=key[order][:1] ^ np.uint64(1)))
     first = np.repeat(begins, np.diff(begins, append=len(order)))
     places = np.arange(len(order))
@@ -92,18 +94,17 @@ def _candidates(band: npt.NDArray[np.uint16], rank: Numbers) -> Iterator[tuple[N
 def _sketch(words: str) -> npt.NDArray[np.uint16]:
     """[32]: of the smallest hash in each place some bits further down."""
     if len(words) < SHORTEST:
-        hashes = (np.uint64(digest_of([words])) + _SPREAD) * _MIX
-        return _places((hashes ^ (hashes >> np.uint64(32))) * _MIX)
+        spread = (np.uint64(digest_of([words])) + _SPREAD) * _MIX
+        return ((spread ^ (spread >> _HALF)) * _MIX >> _HALF).astype(np.uint16)
     raw = words.encode("utf-16-le", "surrogatepass")
     count = len(raw) // 2 - _RUN + 1
     # Four characters are eight bytes: each number begins two bytes after the one before it, and two of them are a run.
-    fours = np.ndarray((count + 2,), dtype="<u8", buffer=raw, strides=(2,))
-    hashes = fours[:count] * _BASE + fours[2:] * _STEP
-    hashes ^= hashes >> np.uint64(32)
+    fours = np.ndarray((count + 2,), dtype="<u8", buffer=raw, strides=(2,)).copy()
+    hashes = fours[:count] * _BASE
+    hashes += fours[2:]
+    hashes ^= hashes >> _HALF
     hashes *= _MIX
     hashes.sort()
-    return _places(hashes[np.searchsorted(hashes, _STARTS) % count])
-
-
-def _places(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    return (hashes >> np.uint64(32)).astype(np.uint16)
+    at = hashes.searchsorted(_STARTS)
+    at[at == count] = 0
+    return (hashes[at] >> _HALF).astype(np.uint16)

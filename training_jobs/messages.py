@@ -1,12 +1,11 @@
 """What webapp and a trainer say to each other: frozen, strict, and the only thing both import.
 
-What is judged (judged.py) is of them, and imported from here like the rest.
+Conversations (conversation.py) and what is judged (judged.py) are of them, and imported from here like the rest.
 The protocol itself (who may say what in which state) is in ARCHITECTURE.md, "The job protocol".
 All bodies are JSON, which has no NaN and no infinity. `Sha256` is 64 lower-case hex digits; sizes are bytes; losses
 are nats per token.
 """
 
-import hashlib
 import math
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -15,6 +14,8 @@ from pydantic import Field, FiniteFloat, ValidationInfo, field_validator, model_
 from adapters_store.manifest import Sha256
 from adapters_store.names import Method, Position
 from adapters_store.preft.config import DEFAULT_ALPHA, TARGET_MODULES, TargetModule
+from training_jobs.conversation import Conversation as Conversation
+from training_jobs.conversation import Turn as Turn
 from training_jobs.judged import FEWEST_CONVERSATIONS as FEWEST_CONVERSATIONS
 from training_jobs.judged import FEWEST_PAIRS as FEWEST_PAIRS
 from training_jobs.judged import FEWEST_TOKENS as FEWEST_TOKENS
@@ -37,66 +38,6 @@ JobState = Literal[
 def queue_name(base: str) -> str:
     """The Celery queue of a base model; a trainer listens on those of the bases it holds."""
     return f"train.{base}"
-
-
-class Turn(Message):
-    """One message of a conversation. `weight` 0 keeps an assistant's from being trained; others never are.
-
-    No text is empty: an answer of nothing would teach the model to be silent.
-    """
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-    weight: Literal[0, 1] = 1
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.content.strip():
-            raise ValueError(f"an empty {self.role} message")
-        return self
-
-
-class Conversation(Message):
-    """A line of the normalised file (JSONL) that webapp writes and trainers read.
-
-    `id` is SOURCE, SOURCE.PART or SOURCE.PART.PIECE (docs/datasets.md): a row of the upload; a conversation of a chat,
-    between two long silences; a piece of one that was too long.
-
-    With `rejected` it is a preference pair: two answers to one prompt, of which the last message is the preferred one.
-    """
-
-    id: str
-    messages: Annotated[list[Turn], Field(min_length=1)]
-    rejected: str | None = None
-    split: Literal["train", "validation"] = "train"
-
-    @model_validator(mode="after")
-    def _pairs_have_two_answers(self) -> Self:
-        if self.rejected is None:
-            return self
-        if not self.rejected.strip():
-            raise ValueError("an empty rejected answer")
-        if len(self.messages) < 2 or self.messages[-1].role != "assistant":
-            raise ValueError("no preferred answer beside the rejected one")
-        return self
-
-    @property
-    def source(self) -> str:
-        """The row, chat or text that it comes from; of a pair its prompt, which others may answer too."""
-        return self._prompt or self.id.partition(".")[0]
-
-    @property
-    def whole(self) -> str:
-        """The conversation that it is, or is a piece of: what one says is like what the rest of it says."""
-        return self._prompt or ".".join(self.id.split(".")[:2])
-
-    @property
-    def _prompt(self) -> str:
-        if self.rejected is None:
-            return ""
-        return hashlib.blake2b(
-            "\0".join(part for turn in self.messages[:-1] for part in (turn.role, turn.content)).encode()
-        ).hexdigest()
 
 
 #: The share of a file's conversations that is held out to judge by, unless another is asked for, and the most to ask.

@@ -67,7 +67,9 @@ def test_the_engine_is_away(teammate: Client, monkeypatch: pytest.MonkeyPatch) -
     assert "does not answer at the moment" in preview(teammate, said("Hi", "Hello"))
 
 
-def test_nobody_else_sees_them(company: Company, teammate: Client, owner: Client, engine: PlayedEngine) -> None:
+def test_nobody_else_sees_them(
+    company: Company, teammate: Client, owner: Client, engine: PlayedEngine
+) -> None:
     """What a person uploaded for themselves; the company's own is for those who train on it."""
     preview(teammate, said("Hi", "Hello"))
     assert owner.get(f"/files/{File.objects.get().id}/preview").status_code == 404

@@ -15,7 +15,7 @@ BY_ENGINE := -n 2 --dist loadgroup --no-loadscope-reorder
 help:
 	@echo "make demo        the whole job before your eyes: upload, train, chat with and without the adapter"
 	@echo "make up          start all parts (Ctrl-C stops them); down, status, logs [PARTS=engine]"
-	@echo "make test        all tests; test-fast: those that are quick and need no engine, in two minutes"
+	@echo "make test        all tests; test-fast: those that are quick and need no engine, in about two minutes"
 	@echo "make check       lint, types, architecture, migrations, compose file"
 	@echo "make base-model  enter another base model in the catalogue: MODEL=hub-id-or-folder (while nothing is up)"
 	@echo "make setup       virtual environment, packages and demo model; all of the above do it themselves"

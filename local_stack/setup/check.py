@@ -69,6 +69,13 @@ def free_gb(folder):
     return shutil.disk_usage(folder).free / 1e9
 
 
+def folder_gb(folder):
+    """By `du`, which minds neither files that go meanwhile (another setup at work) nor a folder that is not there."""
+    command = ["du", "--summarize", "--apparent-size", "--block-size=1", folder]
+    found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.split()
+    return int(found[0]) / 1e9 if found else 0.0
+
+
 def missing_packages(python):
     """Debian's names of what is not there."""
     packages = []
@@ -115,10 +122,12 @@ def main(python, venv):
         else:
             command = f"(your system's package manager) install what Debian calls {names}"
         problems.append(f"Missing: {names}. This brings it:\n\n    {command}\n")
-    installed = os.path.exists(os.path.join(venv, "bin", "python"))
-    if not installed and free_gb(venv) < DISK_GB:
+    # A setup that was broken off goes on with what it has brought.
+    done = os.path.exists(os.path.join(venv, ".setup-stamp"))
+    if not done and free_gb(venv) + folder_gb(venv) < DISK_GB:
         problems.append(
-            f"The disk of {os.path.dirname(venv)} has {free_gb(venv):.1f} GB free; setup needs {DISK_GB} GB."
+            f"The disk of {os.path.dirname(venv)} has {free_gb(venv):.1f} GB free; setup needs {DISK_GB} GB "
+            f"(.venv has {folder_gb(venv):.1f} GB of it)."
         )
     if memory_gb() < MEMORY_GB * 0.95:  # a "7 GB" machine reports a little less
         problems.append(

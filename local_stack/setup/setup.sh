@@ -63,13 +63,13 @@ find_python() {
 
 wanted_stamp() { cat "${inputs[@]}" | sha256sum; }
 
+complete() { [ -f "$model/config.json" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted_stamp)" ]; }
+
 if [ "${1:-}" = browser ]; then
   browser
   exit
 fi
-if [ -f "$model/config.json" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted_stamp)" ]; then
-  exit 0
-fi
+if complete; then exit 0; fi
 
 say "Setting up Attune in $PWD (about 5 minutes the first time, no root needed)."
 python=$(find_python)
@@ -87,6 +87,10 @@ if ! [ -w "$home" ]; then
 fi
 exec 9>"$home/setup.lock"
 flock 9 # two `make` at once: the second waits and finds everything done
+if complete; then
+  say "Setup is complete."
+  exit 0
+fi
 : >"$log"
 
 if ! suitable "$venv/bin/python"; then

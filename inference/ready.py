@@ -1,4 +1,6 @@
-"""python -m inference.ready: is the engine up, right, and serving adapters? Exit code 0, or a sentence and 1.
+"""python -m inference.ready: is the engine up, right, and serving adapters? Exit code 0, or a sentence and 1 or 3.
+
+1: not yet. 3: it does its work wrongly, which no waiting changes.
 
 By real operations: the base model's first greedy tokens must be those that transformers gives for the same folder in
 float32 (a wrong attention kernel answers fluently and wrongly), and the canary must change them while the base stays.
@@ -24,26 +26,34 @@ _CLEAR_LOGITS = 0.5
 
 
 class NotReady(Exception):
-    """What is wrong, for an operator."""
+    """What is missing, for an operator."""
+
+    exit_code = 1
+
+
+class WrongEngine(NotReady):
+    """It answers, and not as it has to."""
+
+    exit_code = 3
 
 
 def check(settings: EngineSettings) -> None:
-    """Raise NotReady unless the engine answers rightly."""
+    """Raise WrongEngine unless the engine answers rightly, NotReady if it has a fault that may pass."""
     expected = expected_tokens(settings)
     before = _answer(settings, settings.base_model)
     canary = _answer(settings, CANARY)
     after = _answer(settings, settings.base_model)
     if before[: len(expected)] != expected:
-        raise NotReady(
+        raise WrongEngine(
             f"The engine's first tokens for {settings.base_model} are not those of transformers: this vLLM build, "
             "dtype or attention backend computes something else on this machine. Do not serve with it."
         )
     if canary == before:
-        raise NotReady(
+        raise WrongEngine(
             "The canary adapter changes nothing: Attune's plugin is not active in the engine's workers."
         )
     if after != before:
-        raise NotReady(
+        raise WrongEngine(
             "The base model's answer changed after an adapter was used: adapters are not isolated."
         )
 
@@ -93,7 +103,8 @@ def _answer(settings: EngineSettings, model: str) -> list[int]:
     url = f"http://{settings.engine_host}:{settings.engine_port}/v1/chat/completions"
     response = httpx.post(url, json=body, headers=headers, timeout=60)
     if response.status_code != 200:
-        raise NotReady(f"The engine answered {response.status_code} for {model}: {response.text[:300]}")
+        kind = NotReady if response.status_code >= 500 else WrongEngine
+        raise kind(f"The engine answered {response.status_code} for {model}: {response.text[:300]}")
     tokens: list[int] = response.json()["choices"][0]["token_ids"]
     return tokens
 
@@ -117,7 +128,8 @@ def main() -> None:
     try:
         wait(engine_settings(), seconds=seconds)
     except NotReady as error:
-        sys.exit(str(error))
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

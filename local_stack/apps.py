@@ -97,6 +97,7 @@ def engine(home: Home, *, env: Environ, port: int) -> Service:
         env,
         ROOT,
         home.log("engine-ready"),
+        wrong=3,
     )
     return Service(
         name="engine",

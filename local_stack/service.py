@@ -16,6 +16,10 @@ class NotReadyError(Exception):
     """The part does not do its work yet; the text says what it did instead."""
 
 
+class WrongError(Exception):
+    """The part does its work wrongly, and waiting changes nothing; the text is a sentence for whoever started it."""
+
+
 def nothing() -> None:
     """For parts that need no preparation."""
 
@@ -26,7 +30,8 @@ class Service:
     command: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
-    # Raises until a real operation succeeds. Called again and again from the supervisor's only thread: be quick.
+    # Raises until a real operation succeeds; WrongError ends the start. Called again and again from the supervisor's
+    # only thread: be quick.
     ready: Callable[[], None] = nothing
     # Runs before every start: create what is missing, remove what a crash left.
     prepare: Callable[[], None] = nothing
@@ -69,12 +74,16 @@ def http_ready(url: str) -> Callable[[], None]:
 
 @dataclass
 class CommandReady:
-    """Readiness by a command that takes its time: started by one call, judged by a later one."""
+    """Readiness by a command that takes its time: started by one call, judged by a later one.
+
+    When it ends with the exit code `wrong`, its last line says what is wrong.
+    """
 
     command: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
     log: Path
+    wrong: int
     _running: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     def __call__(self) -> None:
@@ -93,5 +102,7 @@ class CommandReady:
         if code is None:
             raise NotReadyError(f"{' '.join(self.command[1:])} is still running")
         self._running = None
+        if code == self.wrong:
+            raise WrongError(self.log.read_text(errors="replace").strip().rpartition("\n")[2])
         if code:
             raise NotReadyError(f"{' '.join(self.command[1:])} ended with {code}, see {self.log}")

@@ -15,7 +15,7 @@ from subprocess import Popen
 from local_stack import processes
 from local_stack.home import Home, StackError, write_private
 from local_stack.plan import Plan
-from local_stack.service import Service
+from local_stack.service import Service, WrongError
 
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 LAST_SECOND = 4.0  # five seconds after Ctrl-C everything is gone, on a busy machine too
@@ -124,6 +124,8 @@ class Supervisor:
     def probe(self, part: Part) -> None:
         try:
             part.service.ready()
+        except WrongError as error:
+            raise StackError(f"{part.name} is up, and wrong. {error}\n" + self.last_words(part)) from None
         except Exception as error:  # every kind of refusal means "not yet"
             part.problem = f"{type(error).__name__}: {error}"
             self.still_waiting(part)

@@ -12,7 +12,7 @@ import pytest
 from local_stack import guard, processes
 from local_stack.home import Home
 from local_stack.plan import Plan
-from local_stack.service import NotReadyError, Service
+from local_stack.service import CommandReady, NotReadyError, Service
 from local_stack.supervisor import Supervisor
 
 STUBBORN = """
@@ -143,6 +143,28 @@ def test_a_part_that_never_gets_ready_ends_the_start_and_says_where_to_look(plac
     assert "failing ended with 7" in shown
     assert "the reason" in shown
     assert str(place.log("failing")) in shown
+
+
+def test_a_part_that_works_wrongly_ends_the_start_at_once_with_its_sentence(place: Home, marks: Path, capfd):
+    check = "echo a library warns; echo Do not serve with it.; exit 3"
+    wrong = Service(
+        name="wrong",
+        command=("/bin/sleep", "600"),
+        env={},
+        cwd=marks,
+        ready=CommandReady(("/bin/sh", "-c", check), {}, marks, place.log("wrong-ready"), wrong=3),
+        patience=600,
+    )
+    pid = os.fork()
+    if pid == 0:
+        code = guard.guarded(
+            place, lambda me: Supervisor(place, Plan((wrong,), {}, {}, {}), guard=me).run(), leash=False
+        )
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    shown = capfd.readouterr().out
+    assert "wrong is up, and wrong. Do not serve with it." in shown
+    assert place.state() is None
 
 
 @pytest.mark.slow

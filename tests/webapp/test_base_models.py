@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from safetensors.numpy import save_file
 
 from adapters_store.architectures import PROVEN
+from tests.webapp.hub_double import COMMIT, hub_double
 from webapp.adapters import model_folder, sources
 from webapp.adapters.base_models import base_model_add
 from webapp.adapters.hub import hub_download
@@ -199,6 +200,35 @@ def test_the_hub_out_of_reach(models: Path, tmp_path: Path, monkeypatch: pytest.
     assert not BaseModel.objects.exists()
 
 
+def test_a_gated_model(models: Path) -> None:
+    with hub_double("acme/Tiny-Chat", files={"config.json": b"{}"}, gated=True) as hub:
+        with pytest.raises(
+            BadRequest, match=r"Accept its licence at https://huggingface\.co/acme/Tiny-Chat"
+        ) as gated:
+            base_model_add(source="acme/Tiny-Chat")
+        assert gated.value.code == "model_gated"
+        assert hub.fetched == {"config.json"}
+    assert not BaseModel.objects.exists()
+
+
+def test_a_model_that_is_too_large_is_not_downloaded(models: Path, tmp_path: Path) -> None:
+    made = folder(tmp_path, "large")
+    weights = (made / "model.safetensors").read_bytes()
+    files = {path.name: path.read_bytes() for path in made.iterdir() if path.name != "model.safetensors"}
+    sizes = {"model-00001-of-00002.safetensors": 10**13, "model-00002-of-00002.safetensors": 10**13}
+    with hub_double("acme/Tiny-Chat", files=files, sizes=sizes) as hub:
+        with pytest.raises(BadRequest, match="takes at least 40003 GB of memory") as refused:
+            base_model_add(source="acme/Tiny-Chat")
+        assert refused.value.code == "not_enough_memory"
+        assert hub.fetched == set(files)
+    files["model.safetensors"] = weights
+    with hub_double("acme/Tinier-Chat", files=files):
+        base, new = base_model_add(source="acme/Tinier-Chat")
+    assert new
+    assert (base.name, base.source, base.revision) == ("tinier-chat", "acme/Tinier-Chat", COMMIT)
+    assert (models / "tinier-chat" / "model.safetensors").read_bytes() == weights
+
+
 def test_the_demo_model_says_what_it_is(models: Path) -> None:
     base, _ = base_model_add(source=str(folder(models, "smollm2-135m-instruct", card=None)))
     assert "Demo model" in base.label
@@ -233,6 +263,7 @@ class Hub:
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     made = Hub(tmp_path / "hub")
     monkeypatch.setattr(sources, "hub_commit", made.commit)
+    monkeypatch.setattr(sources, "hub_size", lambda repo, **_: 0)
     monkeypatch.setattr(sources, "hub_download", made.download)
     return made
 

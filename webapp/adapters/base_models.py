@@ -3,7 +3,13 @@
 from django.db import transaction
 
 from webapp.adapters.licences import licence_read
-from webapp.adapters.model_folder import ModelFolder, check_memory, model_config_read, model_folder_read
+from webapp.adapters.model_folder import (
+    ModelFolder,
+    check_memory,
+    check_size,
+    model_config_read,
+    model_folder_read,
+)
 from webapp.adapters.models import BaseModel
 from webapp.adapters.sources import source_find
 from webapp.config.faults import BadRequest
@@ -31,6 +37,8 @@ def base_model_add(
     model_config_read(found.folder)
     if known is None:
         licence_read(found.folder, name=found.name, source=found.source, said=licence)
+    if not elsewhere:
+        check_size(found.size())
     found.fetch_weights()
     model = model_folder_read(found.folder)
     if known is not None and known.digest == model.digest:

@@ -20,6 +20,17 @@ def hub_commit(repo: str, *, revision: str | None) -> str:
         return HfApi().model_info(repo, revision=revision).sha or ""
 
 
+def hub_size(repo: str, *, commit: str, files: list[str]) -> int:
+    """Bytes of the files that match, as the hub tells them. Raises like `hub_commit`."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
+
+    with _faults(repo, commit):
+        found = HfApi().model_info(repo, revision=commit, files_metadata=True).siblings or []
+    chosen = filter_repo_objects(found, allow_patterns=files, key=lambda file: file.rfilename)
+    return sum(file.size or 0 for file in chosen)
+
+
 def hub_download(repo: str, *, commit: str, folder: Path, files: list[str]) -> None:
     """Fetch the files that match into `folder`; finished ones are kept between tries. Raises like `hub_commit`."""
     from huggingface_hub import snapshot_download

@@ -30,7 +30,7 @@ class ModelFolder:
     @property
     def memory_bytes(self) -> int:
         """An estimate for one machine that serves and trains."""
-        return self.parameters * _BYTES_A_PARAMETER * _COPIES + _OVERHEAD_BYTES
+        return _memory_bytes(self.parameters)
 
 
 def model_config_read(folder: Path) -> tuple[str, int, int]:
@@ -71,13 +71,26 @@ def model_folder_read(folder: Path) -> ModelFolder:
     return ModelFolder(digest, architecture, context, layers, parameters)
 
 
+def check_size(weight_bytes: int) -> None:
+    """Raises BadRequest if weights of this size on disk, in no wider type than float32, are too large for certain."""
+    _check_memory(_memory_bytes(weight_bytes // _BYTES_A_PARAMETER), "at least")
+
+
 def check_memory(model: ModelFolder) -> None:
     """Raises BadRequest if this machine cannot hold it. A machine with an NVIDIA driver is not judged by its RAM."""
+    _check_memory(model.memory_bytes, "about")
+
+
+def _memory_bytes(parameters: int) -> int:
+    return parameters * _BYTES_A_PARAMETER * _COPIES + _OVERHEAD_BYTES
+
+
+def _check_memory(needed: int, how: str) -> None:
     total = _machine_bytes()
-    if total is None or Path("/proc/driver/nvidia").exists() or model.memory_bytes <= total:
+    if total is None or Path("/proc/driver/nvidia").exists() or needed <= total:
         return
     raise BadRequest(
-        f"Serving and training this model takes about {model.memory_bytes / 1e9:.0f} GB of memory; this machine has "
+        f"Serving and training this model takes {how} {needed / 1e9:.0f} GB of memory; this machine has "
         f"{total / 1e9:.0f} GB. Use a smaller model, or say --elsewhere if engine and trainer run on other machines.",
         code="not_enough_memory",
     )

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from webapp.adapters.hub import FACTS, WEIGHTS, hub_commit, hub_download
+from webapp.adapters.hub import FACTS, WEIGHTS, hub_commit, hub_download, hub_size
 from webapp.adapters.models import BaseModel
 from webapp.config.faults import BadRequest
 from webapp.config.settings import settings
@@ -31,6 +31,10 @@ class LocalFolder:
     def fetch_facts(self) -> None:
         """All is here."""
 
+    def size(self) -> int:
+        """Nothing is to be fetched."""
+        return 0
+
     def fetch_weights(self) -> None:
         """All is here."""
 
@@ -52,6 +56,12 @@ class HubModel:
 
     def fetch_facts(self) -> None:
         self._fetch(FACTS)
+
+    def size(self) -> int:
+        """Bytes of weights that have to be fetched."""
+        if self.folder == self.place:
+            return 0
+        return hub_size(self.source, commit=self.revision, files=WEIGHTS)
 
     def fetch_weights(self) -> None:
         self._fetch(WEIGHTS)

@@ -10,6 +10,7 @@ from statistics import fmean
 from adapters_store.chat_template import TemplateUnfit
 from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE
 from adapters_store.scratch import scratch
+from adapters_store.traces import trace
 from training_jobs.adapter_train import ADAPTER, Outcome
 from training_jobs.base_models import LoadedBase, WarmBase
 from training_jobs.client import JobCalls, WebApp
@@ -58,7 +59,7 @@ class ClaimedJob:
                 log.warning("job %s failed: %s", self.spec.job, fault.code)
                 self.ended = self._fail(fault)
             except Exception as error:
-                log.exception("job %s failed by an unexpected error", self.spec.job)
+                log.error("job %s failed by an unexpected error\n%s", self.spec.job, trace(error))
                 self.bases.forget()
                 self.ended = self._fail(_unexpected(error))
         except Fenced:

@@ -4,6 +4,7 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING
 
+from adapters_store.traces import trace
 from training_jobs.app import app
 from training_jobs.client import WebApp
 from training_jobs.messages import TASK
@@ -22,8 +23,12 @@ def train(*, jobs: dict[str, str]) -> None:
     if leaving.is_set():
         return  # not claimed: the dispatcher sends them again
     with running():
-        for job, ended in _runner().run(jobs).items():
-            log.info("job %s: %s", job, ended)
+        try:
+            for job, ended in _runner().run(jobs).items():
+                log.info("job %s: %s", job, ended)
+        except Exception as error:
+            # Celery would log its text. The jobs' leases lapse, and they go on elsewhere.
+            log.error("jobs %s ended by an unexpected error\n%s", ", ".join(jobs), trace(error))
 
 
 @cache

@@ -1,7 +1,8 @@
-"""What the server says over HTTP is what transformers computes in two phases, token for token, all at once."""
+"""Served over HTTP = two phases in transformers = one pass of the trainer, token for token, all at once."""
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from transformers import AutoTokenizer
 
 from adapters_store.chat_template import ChatEncoder
 from tests.inference.adapters import random_adapter
+from tests.inference.reference import Reference
 from tests.inference.served import BLOCK, Served, answer, question
+from tests.inference.trainer_side import TrainerSide
 from training_jobs.messages import Turn
 
 pytestmark = pytest.mark.engine
@@ -21,6 +24,8 @@ METHODS = {
     "direft": ("direft", "all"),
 }
 LENGTHS = (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 300)
+#: A prompt and the answer to it.
+Said = tuple[list[int], list[int]]
 COUNT = BLOCK + 2  # every answer crosses the border of a block
 
 
@@ -60,21 +65,36 @@ def answers(served: Served, adapters) -> dict[tuple[str, int], list[int]]:
     return asyncio.run(ask_all())
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.fixture
+def check(reference: Reference, trainer: TrainerSide, adapters) -> Callable[[str, list[Said]], None]:
+    """A model's answers, both ways; and enough of them was compared for that to mean something."""
+
+    def check(model: str, answers: list[Said]) -> None:
+        compared = 0
+        for prompt, said in answers:
+            two_phase = reference.two_phase(prompt, said, adapters[model])
+            assert two_phase.agrees(said), f"two phases, {len(prompt)} tokens"
+            one_pass = trainer.one_pass(prompt, said, adapters[model])
+            assert one_pass.agrees(said), f"one pass, {len(prompt)} tokens"
+            compared += min(len(two_phase.sure), len(one_pass.sure))
+        asked = sum(len(said) for _, said in answers)
+        assert compared >= 0.8 * asked, f"sure of {compared} tokens of {asked}: another seed would test more"
+
+    return check
+
+
 @pytest.mark.parametrize("model", [*METHODS, None])
-def test_served_tokens_are_the_references(served, reference, adapters, answers, model, length):
+def test_served_tokens_are_the_references_and_the_trainers(served, check, answers, model):
     model = model or served.base
-    said = answers[model, length]
-    scores = reference.two_phase(prompt_of(length), said, adapters[model])
-    assert len(said) == COUNT
-    assert scores.sure, "the reference is sure of no token: another seed would test more"
-    assert scores.agrees(said)
+    said = [(prompt_of(length), answers[model, length]) for length in LENGTHS]
+    assert [len(tokens) for _, tokens in said] == [COUNT] * len(LENGTHS)
+    check(model, said)
 
 
 def test_every_adapter_changes_the_answers(served, answers):
-    for length in LENGTHS[1:]:
+    for length in LENGTHS:
         distinct = {tuple(answers[model, length]) for model in [*METHODS, served.base]}
-        assert len(distinct) == len(METHODS) + 1
+        assert len(distinct) == len(METHODS) + 1, f"{length} tokens"
 
 
 def test_the_engine_was_cramped(served, answers):
@@ -83,8 +103,8 @@ def test_the_engine_was_cramped(served, answers):
     assert served.metric("vllm:prefix_cache_hits_total") > 0
 
 
-@pytest.mark.parametrize("model", ["lora_p", "direft_p"])
-def test_a_second_turn_holds_the_first_answer_as_prompt(served, reference, adapters, model):
+@pytest.mark.parametrize("model", METHODS)
+def test_a_second_turn_holds_the_first_answer_as_prompt(served, check, adapters, model):
     """What the engine generated without the adapter is prompt now, and adapted: its old blocks must not be reused."""
     messages = [
         {"role": "user", "content": "Tell me about the sea, in a few sentences, as you would to a child."}
@@ -101,10 +121,7 @@ def test_a_second_turn_holds_the_first_answer_as_prompt(served, reference, adapt
         second = client.post(
             "/v1/chat/completions", json={"model": model, "messages": messages, **body}
         ).json()
-    for turn in (first, second):
-        said = turn["choices"][0]["token_ids"]
-        scores = reference.two_phase(turn["prompt_token_ids"], said, adapters[model])
-        assert scores.agrees(said)
+    check(model, [(turn["prompt_token_ids"], turn["choices"][0]["token_ids"]) for turn in (first, second)])
     assert first["model"] == second["model"] == adapters[model].name
 
 

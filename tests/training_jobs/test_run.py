@@ -340,15 +340,20 @@ def test_a_file_with_nothing_to_train_fails_and_says_why(web, run, bases):
     assert warning.message.endswith(": 7.")
 
 
-def test_an_unknown_fault_is_told_without_its_text_and_may_be_tried_again(web, run, monkeypatch):
+def test_an_unknown_fault_is_told_without_its_text_and_may_be_tried_again(web, run, monkeypatch, caplog):
+    secret = "a user's secret"
+
     def broken(*args, **kwargs):
-        raise RuntimeError("with a user's secret in it")
+        raise RuntimeError(secret)
 
     monkeypatch.setattr("training_jobs.claimed_job.examples_read", broken)
     assert run() == "failed"
     (fail,) = web.of(m.Fail)
     assert (fail.code, fail.retry) == ("trainer_error", True)
-    assert "secret" not in fail.message
+    assert secret not in fail.message
+    assert secret not in caplog.text
+    assert "in broken" in caplog.text
+    assert "builtins.RuntimeError" in caplog.text
 
 
 def test_the_base_stays_loaded_between_jobs(web, run, bases):

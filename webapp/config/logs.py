@@ -1,10 +1,15 @@
-"""One JSON object a line on standard error, each with the request id. Never a prompt, an answer or an uploaded row."""
+"""One JSON object a line on standard error, each with the request id. Never a prompt, an answer or an uploaded row.
+
+The text of an exception may quote one: a line has its type and frames.
+"""
 
 import logging
 import sys
 from typing import Any
 
 import structlog
+
+from adapters_store.traces import trace
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -29,7 +34,7 @@ def configure_logs(level: str) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 _without_locals,
-                structlog.processors.format_exc_info,
+                structlog.processors.ExceptionRenderer(lambda info: trace(info[1])),
                 structlog.processors.JSONRenderer(),
             ],
         )
@@ -38,6 +43,10 @@ def configure_logs(level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+    # It has a handler of its own, which prints exceptions with their texts.
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).handlers = []
+        logging.getLogger(name).propagate = True
     # Their lines repeat ours, or carry the query string.
     for name in ("httpx", "httpcore", "botocore", "boto3", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -67,6 +67,8 @@ TOUCHED = (
     "vllm.v1.engine.core.EngineCore.collective_rpc",
     "vllm.v1.request.Request.__init__",
     "vllm.v1.request.Request.from_engine_core_request",
+    "vllm.v1.structured_output.StructuredOutputManager._create_grammar",
+    "vllm.v1.structured_output.backend_guidance.GuidanceGrammar.check_error",
     "vllm.v1.worker.gpu_input_batch.InputBatch.add_request",
     "vllm.v1.worker.gpu_input_batch.InputBatch.make_lora_inputs",
     "vllm.v1.worker.gpu_model_runner.GPUModelRunner._determine_batch_execution_and_padding",

@@ -15,9 +15,10 @@ def source_text(tree: Traversable, name: str) -> str:
     """
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
-        module = tree.joinpath(*parts[: end - 1], f"{parts[end - 1]}.py")
-        if module.is_file():
-            return _definition(module.read_text(encoding="utf-8"), parts[end:])
+        folder = tree.joinpath(*parts[: end - 1])
+        for module in (folder / f"{parts[end - 1]}.py", folder / parts[end - 1] / "__init__.py"):
+            if module.is_file():
+                return _definition(module.read_text(encoding="utf-8"), parts[end:])
     return ""
 
 

@@ -27,12 +27,13 @@ def register() -> None:
     if active():
         return
     try:
-        from inference import compat, compat_chat, compat_http, compat_removal
+        from inference import compat, compat_chat, compat_http, compat_logs, compat_removal
 
         compat.install()
         compat_removal.install()
         compat_http.install()
         compat_chat.install()
+        compat_logs.install()
     except Exception as error:
         _refusal = f"{type(error).__name__}: {error}"
         logger.error("Attune's plugin is not active. %s", _refusal)

@@ -44,15 +44,16 @@ class Outer:
 def tree(tmp_path, monkeypatch):
     package = tmp_path / "read_as_text"
     package.mkdir()
-    (package / "__init__.py").touch()
+    (package / "__init__.py").write_text("def once(x):\n    return x\n")
     (package / "module.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
 def test_text_says_what_inspect_says(tree):
-    from read_as_text import module
+    from read_as_text import module, once
 
+    assert source_text(tree, "read_as_text.once") == inspect.getsource(once)
     inner = "read_as_text.module.Outer.Inner.method"
     assert source_text(tree, inner) == inspect.getsource(module.Outer.Inner.method)
     text = source_text(tree, "read_as_text.module.twice")

@@ -178,6 +178,10 @@ def test_no_prompt_and_no_answer_reaches_the_log(served: Served):
         said = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
         client.post("/v1/chat/completions", json={**body, "temperature": "hot"})
         client.post("/v1/chat/completions", json={**body, "model": "nobody"})
+        # Two schemas that no compiler of grammars takes, and one that they do.
+        for schema in ({"type": secret}, {"type": "string", "pattern": f"({secret}"}, {"enum": [secret]}):
+            form = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
+            client.post("/v1/chat/completions", json={**body, "response_format": form})
     log = served.log.read_text().lower()
     assert secret not in log
     assert said.strip().lower() not in log

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from webapp.chat.schema_patterns import check_patterns
 from webapp.config.faults import TooLarge
 from webapp.config.strict_json import read_json
 
@@ -90,6 +91,7 @@ class JsonSchema(_Part):
             raise ValueError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
         if len(orjson.dumps(self.schema_)) > MAX_SCHEMA_BYTES:
             raise ValueError(f"the schema is larger than {MAX_SCHEMA_BYTES} bytes")
+        check_patterns(self.schema_)
         return self
 
 

@@ -9,7 +9,9 @@ RUN apt-get update \
  && install -d -o attune -g attune /cache \
  && python -m venv /venv
 ENV PATH=/venv/bin:$PATH
-RUN pip install --no-cache-dir --only-binary :all: --index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu
+COPY requirements/torch-cpu.lock /tmp/
+RUN pip install --no-cache-dir --no-deps --require-hashes --index-url https://download.pytorch.org/whl/cpu \
+    -r /tmp/torch-cpu.lock
 COPY requirements/engine-cpu.lock /tmp/
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/engine-cpu.lock
 WORKDIR /app

@@ -10,10 +10,12 @@ RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin attune \
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONPATH=/app ATTUNE_MODELS_DIR=/models ATTUNE_WORK_DIR=/work
 
 FROM base AS cpu
-RUN pip install --no-cache-dir --only-binary :all: --index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu
+COPY requirements/torch-cpu.lock /tmp/
+RUN pip install --no-cache-dir --no-deps --require-hashes --index-url https://download.pytorch.org/whl/cpu \
+    -r /tmp/torch-cpu.lock
 
 FROM base AS cuda
-# The ordinary wheel carries its own CUDA libraries; the host brings the driver.
+# The ordinary wheel carries its own CUDA libraries, which are not locked; the host brings the driver.
 RUN pip install --no-cache-dir --only-binary :all: torch==2.13.0
 
 FROM ${TORCH}

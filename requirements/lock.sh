@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Renews the locks from pyproject.toml (needs uv): cpu.lock is everything, for the local stack; the others are subsets
-# of it for the images. torch is left out: it is installed first, as the build that the machine wants.
+# of it for the images. torch is left out: it is installed first, as the build that the machine wants. torch-cpu.lock has
+# the CPU's, by hand.
 # What overrides.txt switches off, and what only those packages wanted, is left out as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -10,8 +10,7 @@ venv=$PWD/.venv
 model=$home/models/smollm2-135m-instruct
 stamp=$venv/.setup-stamp
 log=$home/logs/setup.log
-torch=2.13.0+cpu
-inputs=(requirements/cpu.lock pyproject.toml local_stack/setup/setup.sh local_stack/demo_model.py)
+inputs=(requirements/cpu.lock requirements/torch-cpu.lock pyproject.toml local_stack/setup/setup.sh local_stack/demo_model.py)
 
 say() { printf "%s\n" "$@"; }
 
@@ -104,12 +103,13 @@ mkdir -p "$TMPDIR"
 pip=("$venv/bin/python" -m pip install --no-deps --no-compile --progress-bar off)
 again="Check the network and pip's configuration (pip config list), then run make setup again: it goes on from here."
 
+torch=$(sed -n 's/^torch==\([^ ]*\).*/\1/p' requirements/torch-cpu.lock)
 if [ "$("$venv/bin/python" -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null)" != "$torch" ]; then
   # Only a CPU build: what plain `torch` would bring is several GB of CUDA. First from where pip is set up to look.
   say "  PyTorch $torch (about 200 MB)"
-  if ! "${pip[@]}" --only-binary :all: "torch==$torch" >>"$log" 2>&1; then
+  if ! "${pip[@]}" --require-hashes -r requirements/torch-cpu.lock >>"$log" 2>&1; then
     quietly "the configured package sources have no CPU build; PyTorch's own has" "$again" \
-      "${pip[@]}" --only-binary :all: --index-url https://download.pytorch.org/whl/cpu "torch==$torch"
+      "${pip[@]}" --index-url https://download.pytorch.org/whl/cpu --require-hashes -r requirements/torch-cpu.lock
   fi
 fi
 quietly "Packages of requirements/cpu.lock (about 1 GB, 2 to 4 minutes)" "$again" \

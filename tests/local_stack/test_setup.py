@@ -4,10 +4,12 @@ import fcntl
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +18,12 @@ import pytest
 
 from local_stack.home import ROOT
 
-FILES = ("requirements/cpu.lock", "pyproject.toml", "local_stack/demo_model.py")
+FILES = (
+    "requirements/cpu.lock",
+    "requirements/torch-cpu.lock",
+    "pyproject.toml",
+    "local_stack/demo_model.py",
+)
 
 
 @pytest.fixture
@@ -94,6 +101,14 @@ def test_the_disk_is_measured_until_setup_was_complete_once(check: ModuleType, m
     assert check.main(sys.executable, str(venv)) == 0
 
 
+def test_torch_is_locked_for_every_python_that_setup_takes():
+    lock = (ROOT / "requirements/torch-cpu.lock").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [wanted] = [line for line in project["optional-dependencies"]["train"] if line.startswith("torch==")]
+    assert f"\n{wanted}+cpu " in lock
+    assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", lock)) == 3, "CPython 3.11, 3.12 and 3.13"
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """What setup.sh looks at, as it is after a setup."""
@@ -104,7 +119,7 @@ def tree(tmp_path: Path) -> Path:
     model = tmp_path / ".attune/models/smollm2-135m-instruct/config.json"
     model.parent.mkdir(parents=True)
     model.write_text("{}")
-    inputs = [tmp_path / name for name in (*FILES[:2], "local_stack/setup/setup.sh", FILES[2])]
+    inputs = [tmp_path / name for name in (*FILES[:3], "local_stack/setup/setup.sh", FILES[3])]
     content = b"".join(path.read_bytes() for path in inputs)
     (tmp_path / ".venv").mkdir()
     digest = subprocess.run(["sha256sum"], input=content, capture_output=True, check=True).stdout

@@ -20,7 +20,7 @@ from benchmarks.machine import ROOT, described, machine
 from training_jobs.attach.adapter import adapter_attach
 from training_jobs.base_models import base_digest_of, base_load
 from training_jobs.batches import BatchOrder, collate, packed, packing_pays
-from training_jobs.cli import conversations
+from training_jobs.conversation_file import conversations
 from training_jobs.data import examples_read
 from training_jobs.examples import Example
 from training_jobs.messages import Base, Recipe

@@ -11,7 +11,8 @@ COPY --from=packages /venv /venv
 WORKDIR /app
 COPY manage.py ./
 COPY adapters_store adapters_store
-COPY training_jobs/__init__.py training_jobs/judged.py training_jobs/message.py training_jobs/messages.py training_jobs/
+COPY training_jobs/__init__.py training_jobs/conversation.py training_jobs/judged.py training_jobs/message.py \
+     training_jobs/messages.py training_jobs/
 COPY webapp webapp
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONPATH=/app
 USER attune

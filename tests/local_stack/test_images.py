@@ -34,7 +34,7 @@ class Alone:
         if name in ours:
             path = [folder]
         elif path is None and name in packages and not {named(dist) for dist in packages[name]} & installed:
-            return None
+            path = [place for place in sys.path if place.endswith("_vendor")]  # setuptools brings some of its own
         return importlib.machinery.PathFinder.find_spec(name, path, target)
 
     @staticmethod

@@ -9,7 +9,8 @@ import pytest
 
 from adapters_store.weights import adapter_read
 from tests.training_jobs.tiny import tiny_folder, tiny_tokenizer
-from training_jobs.cli import conversations, main
+from training_jobs.cli import main
+from training_jobs.conversation_file import conversations
 
 
 @pytest.fixture(scope="module")

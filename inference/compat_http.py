@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from inference.compat_table import installed_version
+from inference.compat_table import TOUCHED_IN_SERVER, check_sources, installed_version
 from inference.http_models import resolve_lora
 from inference.request_scope import RequestAdapters
 
@@ -33,6 +33,7 @@ def install() -> None:
     serving = sys.modules.get(_SERVING)
     if serving is None or serving.OpenAIServingModels.resolve_lora is resolve_lora:
         return
+    check_sources(TOUCHED_IN_SERVER)
     stock_init = serving.OpenAIServingModels.__init__
 
     def init_with_scoped_adapters(self: Any, *args: Any, **kwargs: Any) -> None:

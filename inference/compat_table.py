@@ -21,6 +21,8 @@ from inference.compat_text import source_text
 
 #: Where compat reaches into vLLM on every platform: replaced, called, or relied upon to be called.
 TOUCHED = (
+    "vllm.entrypoints.generate.beam_search.offline.BeamSearchOfflineMixin.beam_search",
+    "vllm.entrypoints.generate.beam_search.online.BeamSearchOnlineMixin.beam_search",
     "vllm.lora.lora_model.LoRAModel.clone",
     "vllm.lora.lora_model.LoRAModel.from_lora_tensors",
     "vllm.lora.layers.base_linear.BaseLinearLayerWithLoRA._apply_lora_to_output",
@@ -31,12 +33,17 @@ TOUCHED = (
     "vllm.lora.layers.column_parallel_linear.MergedColumnParallelLinearWithLoRA.create_lora_weights",
     "vllm.lora.layers.column_parallel_linear.MergedColumnParallelLinearWithLoRA.set_lora",
     "vllm.lora.layers.row_parallel_linear.RowParallelLinearWithLoRA.forward",
+    "vllm.lora.lora_weights.LoRALayerWeights.optimize",
+    "vllm.lora.lora_weights.PackedLoRALayerWeights.optimize",
+    "vllm.lora.lora_weights.PackedLoRALayerWeights.pack",
     "vllm.lora.model_manager.LRUCacheLoRAModelManager.activate_adapter",
+    "vllm.lora.model_manager.LRUCacheLoRAModelManager.add_adapter",
     "vllm.lora.model_manager.LoRAModelManager._create_lora_modules",
     "vllm.lora.model_manager.LoRAModelManager._create_merged_loras_inplace",
     "vllm.lora.model_manager.LoRAModelManager._deactivate_adapter",
     "vllm.lora.model_manager.LoRAModelManager._get_lora_layer_weights",
     "vllm.lora.model_manager.LoRAModelManager.activate_adapter",
+    "vllm.lora.model_manager.LoRAModelManager.remove_adapter",
     "vllm.lora.model_manager.LoRAModelManager.set_adapter_mapping",
     "vllm.lora.punica_wrapper.punica_cpu.PunicaWrapperCPU.add_lora_linear",
     "vllm.lora.punica_wrapper.punica_base.PunicaWrapperBase.update_metadata",
@@ -65,6 +72,8 @@ TOUCHED = (
     "vllm.v1.core.sched.scheduler.Scheduler.update_from_output",
     "vllm.v1.engine.core.EngineCore.add_request",
     "vllm.v1.engine.core.EngineCore.collective_rpc",
+    "vllm.v1.metrics.loggers.PrometheusStatLogger.__init__",
+    "vllm.v1.metrics.loggers.PrometheusStatLogger.record",
     "vllm.v1.request.Request.__init__",
     "vllm.v1.request.Request.from_engine_core_request",
     "vllm.v1.structured_output.StructuredOutputManager._create_grammar",
@@ -74,6 +83,30 @@ TOUCHED = (
     "vllm.v1.worker.gpu_model_runner.GPUModelRunner._determine_batch_execution_and_padding",
     "vllm.v1.worker.gpu_model_runner.GPUModelRunner._prepare_inputs",
     "vllm.v1.worker.lora_model_runner_mixin.LoRAModelRunnerMixin.load_lora_model",
+)
+
+#: The same for CPUs alone: what the kernels are called by, and the work that the bypass leaves to the base layers.
+TOUCHED_ON_CPU = (
+    "vllm.lora.layers.column_parallel_linear.ColumnParallelLinearWithLoRA.slice_lora_a",
+    "vllm.lora.layers.column_parallel_linear.ColumnParallelLinearWithLoRA.slice_lora_b",
+    "vllm.lora.layers.column_parallel_linear.MergedColumnParallelLinearVariableSliceWithLoRA.set_lora",
+    "vllm.lora.layers.column_parallel_linear.MergedColumnParallelLinearWithLoRA.expand_packed_lora",
+    "vllm.lora.layers.column_parallel_linear.MergedColumnParallelLinearWithLoRA.slice_lora_a",
+    "vllm.lora.layers.column_parallel_linear.MergedColumnParallelLinearWithLoRA.slice_lora_b",
+    "vllm.lora.layers.column_parallel_linear.QKVParallelLinearWithLoRA.slice_lora_b",
+    "vllm.lora.layers.row_parallel_linear.RowParallelLinearWithLoRA.slice_lora_a",
+    "vllm.lora.layers.row_parallel_linear.RowParallelLinearWithLoRA.slice_lora_b",
+    "vllm.model_executor.layers.linear.ColumnParallelLinear.forward",
+    "vllm.model_executor.layers.linear.RowParallelLinear.forward",
+    "vllm.utils.ompmultiprocessing.OMPProcessManager.__init__",
+    "vllm.utils.ompmultiprocessing.OMPProcessManager.configure_omp_envs",
+)
+
+#: The same in a process with the HTTP server.
+TOUCHED_IN_SERVER = (
+    "vllm.entrypoints.openai.models.serving.OpenAIServingModels.__init__",
+    "vllm.entrypoints.openai.models.serving.OpenAIServingModels.resolve_lora",
+    "vllm.entrypoints.serve.engine.serving.BaseServing._check_model",
 )
 
 #: The same for CUDA alone: the kernels there, and the V2 model runner.
@@ -106,7 +139,7 @@ TOUCHED_ON_CUDA = (
 LAYER_FORWARDS = tuple(f"{layer}.forward" for layer in LAYERS.values())
 
 #: In the order of the digests in TABLE.
-NAMES = (*TOUCHED, *TOUCHED_ON_CUDA, *LAYER_FORWARDS)
+NAMES = (*TOUCHED, *TOUCHED_ON_CPU, *TOUCHED_ON_CUDA, *TOUCHED_IN_SERVER, *LAYER_FORWARDS)
 
 
 class Incompatible(RuntimeError):

@@ -121,6 +121,19 @@ def check_not_resumable(request: Any) -> None:
         )
 
 
+def check_no_beams(adapters: Any) -> None:
+    """A beam search puts what was generated into the next step's prompt: refuse it with what acts on prompts alone.
+
+    `adapters` is a LoRARequest, a sequence of them or of None, or None. Raises AdapterUnsupported.
+    """
+    asked = adapters if isinstance(adapters, list | tuple) else [adapters]
+    if any(adapter is not None and position_of(adapter.lora_name) == "prefill" for adapter in asked):
+        raise AdapterUnsupported(
+            "A prefill-only adapter cannot answer by beam search, which would adapt what it generates; ask without "
+            "use_beam_search."
+        )
+
+
 def check_folder(folder: Path, name: str) -> None:
     """The folder's kind and the name asked for must agree on where the adapter acts.
 

@@ -27,8 +27,7 @@ class EngineMetrics:
     preemptions: int
     prefix_hit_rate: float | None
     #: Places in memory for distinct adapters: those that prompts (with an all-position adapter: requests) need now, and
-    #: how many there are, None before the first of them. vLLM's lora_requests_info counts the adapters of all running
-    #: requests instead, also of those whose prompt is done and whose adapter need not be there any more.
+    #: how many there are, None before the first of them.
     adapter_places_taken: int
     adapter_places: int | None
     adapter_hit_rate: float | None

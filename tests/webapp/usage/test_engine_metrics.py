@@ -43,8 +43,6 @@ def test_the_names_are_vllms() -> None:
 def test_places_are_those_of_prompts_alone() -> None:
     """As the plugin counts them: an adapter whose prompt is done has given its place back, and is still decoding."""
     running = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n"
-    running += "# TYPE vllm:lora_requests_info gauge\n"
-    running += 'vllm:lora_requests_info{max_lora="2",running_lora_adapters="a,b,c",waiting_lora_adapters=""} 1.0e+09\n'
 
     def shown() -> tuple[int, int | None]:
         metrics = parse_metrics(running + generate_latest().decode())

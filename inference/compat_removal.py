@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from inference.compat_admission import residency_of
+
 
 def install() -> None:
     """Called by the plugin in every process.
@@ -13,30 +15,28 @@ def install() -> None:
     from vllm.v1.worker.worker_base import WorkerBase
 
     def remove_from_engine(self: Any, name: str) -> dict[str, int]:
-        ledger = getattr(self.scheduler, "attune_residency", None)
-        needed = {
-            request.lora_request.lora_name for request in self.scheduler.running if request.lora_request
-        }
-        if ledger is None or name in needed:
-            return {"memory": 0, "in_use": int(name in needed)}
-        ids = ledger.forget(name)
+        wanted = [request.lora_request for request in self.scheduler.requests.values()]
+        if any(adapter is not None and adapter.lora_name == name for adapter in wanted):
+            return {"memory": 0, "slots": 0, "in_use": 1}
+        ids = residency_of(self).forget(name)
         removed = self.model_executor.collective_rpc("attune_remove", args=(name, ids))
-        return {"memory": sum(removed), "in_use": 0}
+        return {tier: sum(worker[tier] for worker in removed) for tier in ("memory", "slots")} | {"in_use": 0}
 
-    def remove_from_worker(self: Any, name: str, ids: list[int]) -> int:
+    def remove_from_worker(self: Any, name: str, ids: list[int]) -> dict[str, int]:
         manager = self.model_runner.lora_manager
+        slots = sum(adapter_id in manager._adapter_manager.lora_index_to_id for adapter_id in ids)
         for adapter_id in ids:
             manager.remove_adapter(adapter_id)
-        return sum(manager.attune_memory.remove(name).values())
+        return {"memory": sum(manager.attune_memory.remove(name).values()), "slots": slots}
 
     EngineCore.attune_remove = remove_from_engine
     WorkerBase.attune_remove = remove_from_worker
 
 
 async def remove_adapter(engine_client: Any, name: str) -> dict[str, int]:
-    """Forget a deleted adapter in slots and memory: {"memory": copies removed, "in_use": 1 if a prompt needs it}.
+    """Forget a deleted adapter in slots and memory: {"memory": copies removed, "slots": left by it, "in_use": 0 or 1}.
 
-    One that is needed ages out like any other: nobody can ask for it again.
+    In use it stays, all of it, because a prompt that is waiting or running needs it: ask again when that has ended.
     """
     removed: dict[str, int] = await engine_client.engine_core.call_utility_async("attune_remove", name)
     return removed

@@ -108,9 +108,19 @@ def test_a_deleted_adapter_is_gone_from_every_tier(served: Served, make, tenant)
     assert removed["deleted"]
     assert removed["disk"]
     assert removed["memory"]
+    assert removed["slots"]
+    assert not removed["in_use"]
     assert not (served.cache / "adapters" / name).exists()
     assert served.ask(name).status_code == 404
     assert served.alive()
+
+
+def test_an_adapter_that_was_only_read_ahead_goes_too(served: Served, make, tenant):
+    name = served.publish(make(13), tenant)
+    with served.client() as client:
+        client.post(f"/v1/adapters/{name}/prefetch")
+        removed = client.delete(f"/v1/adapters/{name}").json()
+    assert (removed["memory"], removed["slots"], removed["in_use"]) == (1, 0, 0)
 
 
 def test_a_prefetched_adapter_waits_in_memory(served: Served, make, tenant):

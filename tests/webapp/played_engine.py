@@ -14,7 +14,7 @@ class PlayedEngine:
     log-probability of every token that it says, as the base model and with an adapter; the played trainer's are equal.
 
     `served`: the one base model; `broken`: an adapter over which it breaks down. `forgets`: what it answers
-    when it is told to forget an adapter, and `deleted` those that it did.
+    when it is told to forget an adapter, `in_use` whether a prompt needs it, and `deleted` those that it was told of.
     """
 
     def __init__(self) -> None:
@@ -27,6 +27,7 @@ class PlayedEngine:
         self.bodies: list[dict[str, Any]] = []
         self.deleted: list[str] = []
         self.forgets = 200
+        self.in_use = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,7 +38,7 @@ class PlayedEngine:
             def do_DELETE(self) -> None:
                 if outer.forgets in (200, 404):
                     outer.deleted.append(self.path)
-                self._answer(outer.forgets, {})
+                self._answer(outer.forgets, {"in_use": outer.in_use})
 
             def _answer(self, status: int, document: dict[str, Any]) -> None:
                 data = json.dumps(document).encode()

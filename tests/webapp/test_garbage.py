@@ -125,6 +125,10 @@ def test_the_engine_forgets_a_deleted_adapter(
     Forgetting.objects.update(not_before=Now() - timedelta(seconds=1))
     forgettings_send(asked=played_engine.engine)
     assert Forgetting.objects.exists(), "an engine that fails is told again"
+    played_engine.forgets, played_engine.in_use = 200, 1
+    Forgetting.objects.update(not_before=Now() - timedelta(seconds=1))
+    assert forgotten(company, played_engine, adapter.name)
+    assert Forgetting.objects.exists(), "what a prompt needed is still there"
     played_engine.forgets = 404
     Forgetting.objects.update(not_before=Now() - timedelta(seconds=1))
     assert forgotten(company, played_engine, adapter.name)

@@ -28,21 +28,25 @@ def forgettings_send(*, asked: Engine) -> bool:
     """Tell the engine of every adapter that is due; whether it was there. What it was not told stays on the list."""
     due = Forgetting.objects.filter(not_before__lte=Now()).order_by("not_before", "id")
     for row in list(due[:_BATCH]):
-        status = _told(row.name, asked)
-        # 404: it never had it.
-        if status in (200, 404):
+        told = _told(row.name, asked)
+        if told is not None and _is_gone(told):
             row.delete()
             continue
         Forgetting.objects.filter(id=row.id).update(not_before=Now() + _PAUSE)
-        _log.warning("engine did not forget an adapter", status=status)
-        if status is None:
+        _log.warning("engine did not forget an adapter", status=told and told.status_code)
+        if told is None:
             return False
     return True
 
 
-def _told(name: str, asked: Engine) -> int | None:
-    """The engine's status; None if it is away."""
+def _told(name: str, asked: Engine) -> httpx.Response | None:
+    """The engine's answer; None if it is away."""
     try:
-        return asked.forget(name, seconds=_SECONDS).status_code
+        return asked.forget(name, seconds=_SECONDS)
     except httpx.HTTPError:
         return None
+
+
+def _is_gone(told: httpx.Response) -> bool:
+    """404: it never had it. What a prompt needs is still there, in memory and slots."""
+    return told.status_code == 404 or (told.status_code == 200 and not told.json().get("in_use"))

@@ -1,6 +1,9 @@
 """/v1/adapters/<name> on the engine: POST …/prefetch says that a request is coming, DELETE that an adapter is gone.
 
-And what /metrics says of adapters in memory and slots, which only the workers know, is asked when somebody reads it.
+POST …/pin keeps one in memory, and DELETE …/pin lets it go when others need the room.
+
+And what /metrics says of adapters in memory and slots, which only the workers know, is asked for when somebody reads
+it: the page itself waits for nobody, and has what was answered last.
 """
 
 from typing import Any
@@ -9,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from inference.http_errors import openai_error
-from inference.http_models import served_adapters
+from inference.http_models import ServedAdapters, served_adapters
 from inference.request_scope import current_scope
 
 _ROOT = "/v1/adapters/"
@@ -23,7 +26,7 @@ class AdapterRoutes:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] == "/metrics":
-            await served_adapters(scope["app"].state.openai_serving_models).measure()
+            served_adapters(scope["app"].state.openai_serving_models).measure()
         if scope["type"] != "http" or not scope["path"].startswith(_ROOT):
             return await self.app(scope, receive, send)
         response = await self._answer(Request(scope, receive))
@@ -32,9 +35,21 @@ class AdapterRoutes:
     async def _answer(self, request: Request) -> JSONResponse:
         adapters = served_adapters(request.app.state.openai_serving_models)
         name = request.url.path.removeprefix(_ROOT)
+        if name.endswith("/pin"):
+            return await self._pin(request, adapters, name.removesuffix("/pin"))
         if request.method == "DELETE":
             return JSONResponse(await adapters.delete(name))
         if request.method == "POST" and name.endswith("/prefetch"):
             held = await adapters.hold(current_scope(), name.removesuffix("/prefetch"))
             return JSONResponse({"id": held.lora_name, "ready": True})
-        return openai_error(405, "Use POST …/prefetch or DELETE.", code="method_not_allowed")
+        return openai_error(
+            405, "Use POST …/prefetch, POST or DELETE …/pin, or DELETE.", code="method_not_allowed"
+        )
+
+    async def _pin(self, request: Request, adapters: ServedAdapters, name: str) -> JSONResponse:
+        if request.method == "POST":
+            return JSONResponse({"id": await adapters.pin(current_scope(), name), "pinned": True})
+        if request.method == "DELETE":
+            known, was_pinned = await adapters.unpin(name)
+            return JSONResponse({"id": known, "pinned": False, "was_pinned": was_pinned})
+        return openai_error(405, "Use POST or DELETE …/pin.", code="method_not_allowed")

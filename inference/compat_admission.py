@@ -53,6 +53,9 @@ def residency_of(core: Any) -> Residency:
             load=lambda adapter, drop: core.model_executor.collective_rpc(
                 "attune_load", args=(adapter, drop)
             ),
+            prefetch=lambda adapter: core.model_executor.collective_rpc(
+                "attune_prefetch", args=(adapter.lora_name, adapter.lora_path)
+            ),
         )
     residency: Residency = core.scheduler.attune_residency
     return residency

@@ -1,6 +1,7 @@
 """The part of compat that keeps a worker's adapters in memory; what is there is inference.memory's to know."""
 
 import functools
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,9 @@ def install() -> None:
         return {
             "active": True,
             "adapters": sorted(memory.names()),
-            "bytes": memory.bytes_resident(),
+            **memory.figures(),
             "slots_taken": len(slots.lora_index_to_id) - slots.lora_index_to_id.count(None),
-            "activations": slots.attune_activations,
+            "slot_lookups": dict(slots.attune_lookups),
         }
 
     activate = LoRAModelManager.activate_adapter
@@ -122,10 +123,11 @@ def install() -> None:
     @functools.wraps(activate)
     def activate_adapter(self: Any, lora_id: int) -> bool:
         activated: bool = activate(self, lora_id)
-        self.attune_activations += activated
+        self.attune_lookups["miss" if activated else "hit"] += 1
         return activated
 
-    LoRAModelManager.attune_activations = 0
+    # One for the process: a worker has one manager.
+    LoRAModelManager.attune_lookups = Counter()
     LoRAModelManager.activate_adapter = activate_adapter
 
     WorkerBase.attune_prefetch = prefetch

@@ -6,6 +6,7 @@ it until it ends, and an adapter that cannot be had fails the request that asked
 """
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from adapters_store.errors import AdapterMissing
 from adapters_store.names import ServingName
 from inference import adapter_metrics as metrics
 from inference.adapter_sources import AdapterSource
+from inference.compat_pin import pin_adapter, unpin_adapter
 from inference.compat_removal import remove_adapter
 from inference.memory_places import MemoryPlaces
 from inference.prefetch import NotLoaded, Prefetcher
@@ -26,8 +28,8 @@ from inference.settings import adapter_settings
 
 logger = logging.getLogger("vllm.attune")
 
-#: Whoever reads /metrics waits no longer than this for a step to end.
-_MEASURE_SECONDS = 5
+#: The workers are asked for their figures no more often, whoever reads /metrics.
+_MEASURE_SECONDS = 1
 
 
 class ServedAdapters:
@@ -42,16 +44,15 @@ class ServedAdapters:
         self._places = MemoryPlaces(slots=lora.max_cpu_loras, wait_seconds=settings.adapter_wait_seconds)
         self._prefetcher = Prefetcher(engine_client, remember=lora.max_cpu_loras)
         self._mending: dict[str, asyncio.Future[None]] = {}
+        self._measuring: asyncio.Future[None] | None = None
+        self._measured: dict[str, Any] = {}
 
     async def hold(self, scope: RequestScope, model: str) -> LoRARequest:
         """The adapter that `model` names, verified, on disk until `scope` closes and read by the workers.
 
         Raises AdapterError; nothing that could fail for the adapter's sake is left to the engine's step.
         """
-        located = await self._resolver.locate(model)
-        if located is None:
-            raise AdapterMissing(f"The model {model[:200]} does not exist.")
-        source, name = located
+        source, name = await self._located(model)
         request = await self._resolver.bring_to_disk(scope, self._base_model, model, source, name)
         await self._places.take(request.lora_name)
         # A prefill adapter is needed in memory until its prompt is done, an all-position one until the end.
@@ -79,26 +80,45 @@ class ServedAdapters:
         Nobody else reads the adapter meanwhile. Raises AdapterError: the source is damaged too, or away, or the
         workers cannot read the new copy either.
         """
-        logger.warning("The copy of %s in the disk cache is damaged: fetching it again.", name)
+        logger.warning(
+            "The copy of the adapter %s… in the disk cache is damaged: fetching it again.", name.digest[:12]
+        )
         await self._resolver.forget(name)
         await self._prefetcher.ready(
             await self._resolver.bring_to_disk(scope, self._base_model, model, source, name)
         )
 
-    async def measure(self) -> None:
-        """Bring the metrics of memory and slots up to date; if the engine does not answer, old figures stay."""
-        try:
-            statuses = await asyncio.wait_for(self._engine.collective_rpc("attune_status"), _MEASURE_SECONDS)
-        except (TimeoutError, EngineDeadError):
-            return
-        metrics.of_worker(statuses[0])
+    def measure(self) -> None:
+        """Have the metrics of memory and slots brought up to date, soon: the engine answers between two steps."""
+        if self._measuring is None or self._measuring.done():
+            self._measuring = asyncio.ensure_future(self._measure())
+
+    async def _measure(self) -> None:
+        with contextlib.suppress(EngineDeadError):
+            status = (await self._engine.collective_rpc("attune_status"))[0]
+            metrics.of_worker(status, self._measured)
+            self._measured = status
+        await asyncio.sleep(_MEASURE_SECONDS)
+
+    async def pin(self, scope: RequestScope, model: str) -> str:
+        """Keep an adapter in memory until it is unpinned or deleted, or the engine ends; returns its name.
+
+        Raises AdapterError, adapter_memory_full if what is pinned would leave no room for others.
+        """
+        request = await self.hold(scope, model)
+        answer = await pin_adapter(self._engine, request)
+        if answer["state"] == "failed":
+            raise NotLoaded(answer["code"], answer["message"])
+        return request.lora_name
+
+    async def unpin(self, model: str) -> tuple[str, bool]:
+        """Let an adapter go when others need the room; its name, and whether it was pinned."""
+        _, name = await self._located(model)
+        return str(name), await unpin_adapter(self._engine, str(name))
 
     async def delete(self, model: str) -> dict[str, Any]:
         """Forget an adapter in every tier; returns its name and what was removed where."""
-        located = await self._resolver.locate(model)
-        if located is None:
-            raise AdapterMissing(f"The model {model[:200]} does not exist.")
-        _, name = located
+        _, name = await self._located(model)
         self._prefetcher.forget(str(name))
         on_disk = await self._resolver.forget(name)
         return {
@@ -107,6 +127,12 @@ class ServedAdapters:
             "disk": on_disk,
             **await remove_adapter(self._engine, str(name)),
         }
+
+    async def _located(self, model: str) -> tuple[AdapterSource, ServingName]:
+        located = await self._resolver.locate(model)
+        if located is None:
+            raise AdapterMissing(f"The model {model[:200]} does not exist.")
+        return located
 
 
 def served_adapters(models: Any) -> ServedAdapters:

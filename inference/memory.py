@@ -68,8 +68,9 @@ class AdapterMemory:
     def load(self, adapter_id: int, name: str, path: str, drop: Collection[int]) -> dict[str, Any]:
         """Make an adapter resident, after dropping others; {"state": "ready", "bytes"} or {"state": "failed", ...}.
 
-        Waits for a prefetch under way, reads here and now if there was none.
+        Waits for a prefetch under way, reads here and now if there was none and no other id has this adapter.
         """
+        same = next((one for one in self._resident.values() if one.name == name), None)
         for dropped in drop:
             self._resident.pop(dropped, None)
         resident = self._resident.get(adapter_id)
@@ -77,7 +78,7 @@ class AdapterMemory:
             return ready(resident) if resident.name == name else failure(IdTaken(adapter_id))
         future = self._staged.pop(name, None)
         try:
-            resident = future.result() if future is not None else self._fetch(name, path)
+            resident = same or (self._fetch(name, path) if future is None else future.result())
         except Exception as error:
             return failure(error)
         self._resident[adapter_id] = resident
@@ -113,15 +114,25 @@ class AdapterMemory:
     def names(self) -> set[str]:
         return {resident.name for resident in self._resident.values()} | set(self._staged)
 
-    def bytes_resident(self) -> int:
-        return sum(resident.bytes for resident in self._resident.values())
+    def figures(self) -> dict[str, int]:
+        """How many adapters are resident and their bytes; the same of those that are staged and read."""
+        ahead = self._read_ahead()
+        return {
+            "resident": len(self._resident),
+            "bytes": sum(resident.bytes for resident in self._resident.values()),
+            "ahead": len(ahead),
+            "ahead_bytes": sum(future.result().bytes for future in ahead),
+        }
+
+    def _read_ahead(self) -> list[Future[Resident]]:
+        return [future for future in self._staged.values() if future.done() and not future.exception()]
 
     def _fetch(self, name: str, path: str) -> Resident:
         weights = self._read(name, path)
         return Resident(name, weights, self._size(weights))
 
     def _forget_oldest(self) -> None:
-        read = [future for future in self._staged.values() if future.done() and not future.exception()]
+        read = self._read_ahead()
         over = sum(future.result().bytes for future in read) - self._staged_bytes
         while len(self._staged) > self._capacity or (over > 0 and len(self._staged) > 1):
             _, future = self._staged.popitem(last=False)
@@ -152,7 +163,10 @@ def ready(resident: Resident) -> dict[str, Any]:
 def failure(error: BaseException) -> dict[str, str]:
     """A worker's answer, {"state": "failed", "code", "message"}.
 
-    Only our own messages are for users; anything else is named by its type and logged where it is handled."""
+    Our own messages are for users. The operating system's name paths, which hold tenants' ids: of them stays what went
+    wrong, and of anything else its type and its text.
+    """
     if isinstance(error, AdapterError):
         return {"state": "failed", "code": error.code, "message": error.message}
-    return {"state": "failed", "code": "adapter_unreadable", "message": f"{type(error).__name__}: {error}"}
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return {"state": "failed", "code": "adapter_unreadable", "message": f"{type(error).__name__}: {why}"}

@@ -27,10 +27,11 @@ def register() -> None:
     if active():
         return
     try:
-        from inference import compat, compat_chat, compat_http, compat_logs, compat_removal
+        from inference import compat, compat_chat, compat_http, compat_logs, compat_pin, compat_removal
 
         compat.install()
         compat_removal.install()
+        compat_pin.install()
         compat_http.install()
         compat_chat.install()
         compat_logs.install()

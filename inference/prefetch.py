@@ -27,9 +27,10 @@ class NotLoaded(AdapterError):
 
 
 class Prefetcher:
-    """`remember` names are taken to be in memory without asking (the engine's least recently used go first, as here).
+    """`remember` names are taken to be in memory without asking, which would cost each request the wait for a step.
 
-    Being wrong costs time, not truth: EngineCore admits no request before its adapter is in memory.
+    Being wrong, as when bytes and not places bound the memory, costs that request the same wait and nobody else: then
+    EngineCore has the workers read its adapter in the background, and admits it when they have.
     """
 
     def __init__(self, engine_client: Any, *, remember: int) -> None:

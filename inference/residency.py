@@ -6,12 +6,12 @@ The seam for whoever resolves names (the API process) has three parts, and only 
      {"state": "loading"}: reads in a background thread of the worker while other requests go on. A "failed" answer
      carries a code and a message for the user;
   3. the request itself. This gate holds it in the waiting queue until its adapter is in memory, loading it there and
-     then if nobody prefetched it, and finishes it with finish_reason "error" if that cannot be done.
+     then if nobody runs; while others do, the workers read it in the background first, as in 2. What cannot be read
+     ends with finish_reason "error".
 Files must stay where they are until the prompt is done: a preempted request passes the gate again, and its adapter may
 have been dropped in the meantime. If they are gone then, that request ends with an error, and nothing else does.
 """
 
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
@@ -22,7 +22,7 @@ from inference.memory import AdapterMemoryFull, IdTaken
 
 class Verdict(Enum):
     READY = "ready"
-    #: Its turn to be read comes in a later step, whoever else runs.
+    #: It is being read, or its turn to be read comes later; others run meanwhile.
     READING = "reading"
     #: It needs a place that others have.
     FULL = "full"
@@ -33,25 +33,33 @@ class Residency:
     """Which adapters are resident; evicts the least recently used one that no prompt needs.
 
     `load(adapter, drop)` makes an adapter (a LoRARequest) resident in every worker and returns their answers, see
-    AdapterMemory.load. `capacity` is vLLM's max_cpu_loras. An adapter's bytes are known once it is there, so a worker
-    holds `max_bytes` and one adapter at most, and beside them what is in no file (put).
+    AdapterMemory.load; `prefetch(adapter)` has them read it in the background, see there. `capacity` is vLLM's
+    max_cpu_loras. An adapter's bytes are known once it is there, so a worker holds `max_bytes` and one adapter at most,
+    and beside them what is in no file (put).
     """
 
-    #: While others run, a step spends no longer than this on reading adapters that nobody prefetched.
-    SECONDS_A_STEP = 0.02
+    #: So many adapters are read ahead for requests in the queue; more could push each other out before their turn.
+    AHEAD = 4
 
     def __init__(
-        self, *, capacity: int, max_bytes: int, load: Callable[[Any, list[int]], Iterable[dict[str, Any]]]
+        self,
+        *,
+        capacity: int,
+        max_bytes: int,
+        load: Callable[[Any, list[int]], Iterable[dict[str, Any]]],
+        prefetch: Callable[[Any], Iterable[dict[str, Any]]],
     ) -> None:
         self._capacity = capacity
         self._max_bytes = max_bytes
         self._load = load
+        self._prefetch = prefetch
         self._names: OrderedDict[int, str] = OrderedDict()
         self._bytes: Counter[int] = Counter()
         self._kept: set[int] = set()
+        self._pinned: set[int] = set()
         self._step = -1
         self._admitted: set[int] = set()
-        self._spent = 0.0
+        self._reading = 0
         self._full = False
 
     def admit(self, adapter: Any, *, step: int, running: Collection[Any]) -> tuple[Verdict, str]:
@@ -60,7 +68,7 @@ class Residency:
         `running` are the scheduler's running requests; one whose `lora_request` is not None still needs its adapter.
         """
         if step != self._step:
-            self._step, self._spent, self._full = step, 0.0, False
+            self._step, self._reading, self._full = step, 0, False
             self._admitted.clear()
         adapter_id, name = adapter.lora_int_id, adapter.lora_name
         if adapter_id in self._names:
@@ -71,13 +79,26 @@ class Residency:
             return Verdict.READY, ""
         if self._full:  # nobody gives a place back before the step ends
             return Verdict.FULL, ""
-        if running and self._spent > self.SECONDS_A_STEP:
-            return Verdict.READING, ""
         drop = self._room(running)
         if drop is None:
             self._full = True
             return Verdict.FULL, ""
+        if running and (verdict := self._read_ahead(adapter)) is not None:
+            return verdict
         return self._make_resident(adapter, drop)
+
+    def _read_ahead(self, adapter: Any) -> tuple[Verdict, str] | None:
+        """Have the workers read an adapter, in no step's time; None once all have."""
+        if self._reading == self.AHEAD:
+            return Verdict.READING, ""
+        answers = list(self._prefetch(adapter))
+        for answer in answers:
+            if answer["state"] == "failed":
+                return Verdict.FAILED, answer["message"]
+        if all(answer["state"] == "ready" for answer in answers):
+            return None
+        self._reading += 1
+        return Verdict.READING, ""
 
     def _room(self, running: Collection[Any]) -> list[int] | None:
         """What to drop for one more adapter; None if everything is needed by a prompt that is not done."""
@@ -86,7 +107,7 @@ class Residency:
         if excess <= 0 and over <= 0:
             return []
         needed = {request.lora_request.lora_int_id for request in running if request.lora_request}
-        stay = needed | self._admitted | self._kept
+        stay = needed | self._admitted | self._kept | self._pinned
         drop: list[int] = []
         for adapter_id in self._names:
             if adapter_id not in stay and (len(drop) < excess or over > 0):
@@ -97,9 +118,7 @@ class Residency:
     def _make_resident(self, adapter: Any, drop: list[int]) -> tuple[Verdict, str]:
         for adapter_id in drop:
             self._take_out(adapter_id)
-        began = time.monotonic()
         answers = list(self._load(adapter, drop))
-        self._spent += time.monotonic() - began
         for answer in answers:
             if answer["state"] != "ready":
                 return Verdict.FAILED, answer["message"]
@@ -122,7 +141,7 @@ class Residency:
         answers; where one failed nothing has changed. Raises AdapterMemoryFull.
         """
         drop = [] if adapter_id in self._names else self._room(running)
-        if drop is None or len(self._kept | {adapter_id}) >= self._capacity:
+        if drop is None or len(self._kept | self._pinned | {adapter_id}) >= self._capacity:
             raise AdapterMemoryFull(
                 f"All {self._capacity} places for adapters in memory are needed; raise cpu_slots (max_cpu_loras)."
             )
@@ -135,6 +154,34 @@ class Residency:
             del self._bytes[adapter_id]
         return answers
 
+    def pin(self, adapter: Any, *, running: Collection[Any]) -> tuple[Verdict, str]:
+        """Make an adapter resident now, and keep it until unpin() or forget(): READY, FULL or FAILED, and why.
+
+        FULL too if what stays would leave no place or, with its bytes, no room for everybody else's.
+        """
+        adapter_id = adapter.lora_int_id
+        if len(self._kept | self._pinned | {adapter_id}) >= self._capacity:
+            return Verdict.FULL, ""
+        if self._names.get(adapter_id) != adapter.lora_name:
+            if adapter_id in self._names:
+                return Verdict.FAILED, IdTaken(adapter_id).message
+            drop = self._room(running)
+            if drop is None:
+                return Verdict.FULL, ""
+            verdict, why = self._make_resident(adapter, drop)
+            if verdict is not Verdict.READY:
+                return verdict, why
+        if sum(self._bytes[pinned] for pinned in self._pinned | {adapter_id}) > self._max_bytes:
+            return Verdict.FULL, ""
+        self._pinned.add(adapter_id)
+        return Verdict.READY, ""
+
+    def unpin(self, name: str) -> bool:
+        """Let an adapter go when others need the room; whether it was pinned."""
+        ids = {adapter_id for adapter_id in self._pinned if self._names[adapter_id] == name}
+        self._pinned -= ids
+        return bool(ids)
+
     def forget(self, name: str) -> list[int]:
         """Take an adapter out of the ledger (its worker-side copies are removed by attune_remove)."""
         ids = [adapter_id for adapter_id, known in self._names.items() if known == name]
@@ -145,4 +192,5 @@ class Residency:
     def _take_out(self, adapter_id: int) -> None:
         del self._names[adapter_id]
         self._kept.discard(adapter_id)
+        self._pinned.discard(adapter_id)
         del self._bytes[adapter_id]

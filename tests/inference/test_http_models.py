@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prometheus_client import REGISTRY
 
 from adapters_store.errors import AdapterCorrupt, AdapterMissing
 from adapters_store.manifest import TENSORS_FILE
@@ -26,6 +27,7 @@ class OneWorker:
         self.vllm_config = SimpleNamespace(lora_config=SimpleNamespace(max_lora_rank=8, max_cpu_loras=4))
         self.model_config = SimpleNamespace(model=str(base))
         self.restart()
+        self.asked = 0
 
     def restart(self) -> None:
         self.memory = AdapterMemory(read=self.read, size=len, capacity=4, staged_bytes=1000)
@@ -35,7 +37,11 @@ class OneWorker:
         self.reads += 1
         return vllm_matrices(Path(path), name)
 
-    async def collective_rpc(self, method: str, args: tuple) -> list:
+    async def collective_rpc(self, method: str, args: tuple = ()) -> list:
+        if method == "attune_status":
+            self.asked += 1
+            await self.step
+            return [{**self.memory.figures(), "slots_taken": 3, "slot_lookups": {"hit": 4}}]
         assert method == "attune_prefetch"
         return [self.memory.prefetch(*args)]
 
@@ -133,3 +139,20 @@ async def test_a_name_that_nobody_has_is_missing(served):
 async def test_without_a_scope_nothing_is_served():
     with pytest.raises(NoRequestScope, match="AdapterScope"):
         await resolve_lora(SimpleNamespace(), "maren")
+
+
+async def test_who_reads_metrics_waits_for_no_step_and_has_one_question_asked(served, engine):
+    engine.step = asyncio.get_running_loop().create_future()
+    for _ in range(3):
+        served.measure()
+        await asyncio.sleep(0)
+    assert engine.asked == 1
+    engine.step.set_result(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert REGISTRY.get_sample_value("attune_adapter_slots_taken") == 3
+    hits = {"tier": "slot", "result": "hit"}
+    assert REGISTRY.get_sample_value("attune_adapter_lookups_total", hits) == 4
+    served.measure()
+    await asyncio.sleep(0)
+    assert engine.asked == 1, "not again within a second"

@@ -1,5 +1,8 @@
 """What is in memory, what must stay, and what happens when files are not there."""
 
+import errno
+import os
+import threading
 import time
 from types import SimpleNamespace
 
@@ -20,18 +23,31 @@ def running(*numbers):
 
 
 class Ledger:
-    def __init__(self, capacity, *, max_bytes=1000, seconds=0.0):
-        self.calls, self.answers, self.seconds = [], {}, seconds
-        self.residency = Residency(capacity=capacity, max_bytes=max_bytes, load=self._load)
+    """Two workers; `cold` are the ids of what one of them has not read yet, `unreadable` of what it cannot."""
+
+    def __init__(self, capacity, *, max_bytes=1000):
+        self.calls, self.answers, self.asked = [], {}, []
+        self.cold, self.unreadable = set(), set()
+        self.residency = Residency(
+            capacity=capacity, max_bytes=max_bytes, load=self._load, prefetch=self._prefetch
+        )
+
+    def _prefetch(self, wanted):
+        self.asked.append(wanted.lora_int_id)
+        if wanted.lora_int_id in self.unreadable:
+            return [{"state": "ready"}, {"state": "failed", "code": "c", "message": "broken"}]
+        return [{"state": "ready"}, {"state": "loading" if wanted.lora_int_id in self.cold else "ready"}]
 
     def _load(self, wanted, drop):
         self.calls.append((wanted.lora_int_id, drop))
-        time.sleep(self.seconds)
         ready = {"state": "ready", "bytes": 10}
         return [ready, self.answers.get(wanted.lora_int_id, ready)]
 
     def admit(self, number, step, now=(), name=None):
         return self.residency.admit(adapter(number, name), step=step, running=now)[0]
+
+    def pin(self, number, now=()):
+        return self.residency.pin(adapter(number), running=now)[0]
 
 
 def test_an_adapter_is_loaded_once():
@@ -141,21 +157,70 @@ def test_what_a_worker_refuses_changes_nothing():
     assert ledger.admit(1, 0, name="before") is Verdict.READY
 
 
-def test_cold_adapters_do_not_hold_up_those_who_run():
-    ledger = Ledger(9, seconds=0.03)
-    assert [ledger.admit(n, 0, running()) for n in (1, 2, 3)] == [
+def test_while_others_run_adapters_are_read_ahead_a_few_at_a_time():
+    ledger = Ledger(9)
+    ledger.cold = {1, 2, 3, 4, 5}
+    asked = [ledger.admit(n, 0, running()) for n in (1, 2, 3, 4, 5, 6)]
+    assert asked == [Verdict.READING] * 6, "6 would be ready, and its turn to be asked for comes"
+    assert ledger.asked == [1, 2, 3, 4]
+    assert ledger.calls == []
+    ledger.cold = {1}
+    assert [ledger.admit(n, 1, running()) for n in (1, 2, 6)] == [
+        Verdict.READING,
         Verdict.READY,
-        Verdict.READING,
-        Verdict.READING,
+        Verdict.READY,
     ]
-    assert [ledger.admit(n, 1, ()) for n in (2, 3)] == [Verdict.READY] * 2, "nobody runs: nobody is held up"
+    assert ledger.calls == [(2, []), (6, [])]
+    assert ledger.admit(1, 2, ()) is Verdict.READY, "nobody runs: nobody is held up"
+
+
+def test_what_cannot_be_read_ahead_fails_and_what_finds_no_room_is_not_read():
+    ledger = Ledger(1)
+    ledger.unreadable = {1}
+    assert ledger.residency.admit(adapter(1), step=0, running=running()) == (Verdict.FAILED, "broken")
+    ledger.admit(2, 1)
+    assert ledger.admit(3, 2, running(2)) is Verdict.FULL
+    assert ledger.asked == [1]
+
+
+def test_what_is_pinned_stays_until_it_is_unpinned():
+    ledger = Ledger(2)
+    assert ledger.pin(1) is Verdict.READY
+    assert ledger.pin(1) is Verdict.READY
+    for step, number in enumerate((2, 3, 4)):
+        assert ledger.admit(number, step) is Verdict.READY
+    assert ledger.calls == [(1, []), (2, []), (3, [2]), (4, [3])]
+    assert ledger.residency.unpin("adapter-1")
+    assert not ledger.residency.unpin("adapter-1")
+    ledger.admit(5, 9)
+    assert ledger.calls[-1] == (5, [1])
+
+
+def test_pins_leave_room_for_others():
+    ledger = Ledger(3, max_bytes=25)
+    assert ledger.pin(1) is Verdict.READY
+    assert ledger.admit(3, 0) is Verdict.READY
+    assert ledger.pin(2, running(3)) is Verdict.READY
+    assert ledger.pin(3) is Verdict.FULL, "no place would be left"
+    assert ledger.residency.forget("adapter-2") == [2]
+    ledger.answers[2] = {"state": "ready", "bytes": 90}
+    assert ledger.pin(2) is Verdict.FULL, "all the bytes would be taken"
+    assert ledger.admit(4, 5) is Verdict.READY
+
+
+def test_a_pin_is_of_what_can_be_read_under_an_id_of_its_own():
+    ledger = Ledger(3)
+    ledger.answers[1] = {"state": "failed", "code": "adapter_corrupt", "message": "one byte is wrong"}
+    assert ledger.pin(1) is Verdict.FAILED
+    ledger.admit(2, 0)
+    assert ledger.residency.pin(adapter(2, "another"), running=())[0] is Verdict.FAILED
 
 
 def read(name, path):
     if path == "corrupt":
         raise AdapterCorrupt("one byte is wrong")
     if path == "gone":
-        raise FileNotFoundError(path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return f"weights of {name}"
 
 
@@ -182,7 +247,8 @@ def test_prefetch_then_load_reads_once(memory):
 
 def test_load_reads_by_itself(memory):
     assert memory.load(1, "a", "here", []) == {"state": "ready", "bytes": len("weights of a")}
-    assert memory.bytes_resident() == len("weights of a")
+    assert wait(memory, "bc") == {"state": "ready"}
+    assert memory.figures() == {"resident": 1, "bytes": 12, "ahead": 1, "ahead_bytes": 13}
     assert memory.get(2, "b") is None
 
 
@@ -193,7 +259,9 @@ def test_failures_have_a_code_and_are_forgotten_once_told(memory):
         "message": "one byte is wrong",
     }
     assert wait(memory, "a", "here") == {"state": "ready"}
-    assert memory.load(1, "b", "gone", [])["code"] == "adapter_unreadable"
+    failed = memory.load(1, "b", "gone", [])
+    assert failed["code"] == "adapter_unreadable"
+    assert failed["message"] == "FileNotFoundError: No such file or directory", "paths name tenants"
     assert memory.get(1, "b") is None
 
 
@@ -228,3 +296,39 @@ def test_remove_tells_what_it_removed(memory):
     assert memory.remove("a") == {"resident": 1, "staged": 0}
     assert memory.remove("b") == {"resident": 0, "staged": 1}
     assert memory.names() == set()
+
+
+def test_two_ids_of_one_adapter_share_its_weights(memory):
+    memory.load(1, "a", "here", [])
+    assert memory.load(2, "a", "gone", [1])["state"] == "ready"
+    assert memory.get(2, "a") == "weights of a"
+
+
+def test_no_step_reads_a_file_while_others_run():
+    """The real ledger over a worker's real memory that its bytes bound: every name comes back when it has gone."""
+    readers = []
+
+    def slow(name, path):
+        readers.append(threading.current_thread())
+        return f"weights of {name}"
+
+    size = len("weights of adapter-1")
+    memory = AdapterMemory(read=slow, size=len, capacity=64, staged_bytes=2 * size)
+    residency = Residency(
+        capacity=64,
+        max_bytes=2 * size,
+        load=lambda wanted, drop: [memory.load(wanted.lora_int_id, wanted.lora_name, "here", drop)],
+        prefetch=lambda wanted: [memory.prefetch(wanted.lora_name, "here")],
+    )
+    step = 0
+    for number in (1, 2, 3, 4, 5, 1, 2, 3, 4, 5):
+        for _ in range(1000):
+            step += 1
+            verdict, _ = residency.admit(adapter(number), step=step, running=running())
+            if verdict is Verdict.READY:
+                break
+            assert verdict is Verdict.READING
+            time.sleep(0.005)
+        assert memory.get(number, f"adapter-{number}")
+    assert len(readers) == 10, "bytes had pushed each out"
+    assert threading.current_thread() not in readers

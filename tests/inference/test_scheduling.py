@@ -358,6 +358,7 @@ def test_512_streams_with_512_adapters_on_8_slots():
         capacity=64,
         max_bytes=1,
         load=lambda adapter, drop: read.append(adapter.lora_int_id) or [{"state": "ready", "bytes": 0}],
+        prefetch=lambda adapter: [{"state": "ready"}],
     )
     for index in range(512):
         bench.add(str(index), 40, name(index), count=80)

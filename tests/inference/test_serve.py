@@ -35,6 +35,8 @@ def routes() -> list[tuple[str, str]]:
     ours = {
         ("DELETE", "/v1/adapters/x"),
         ("POST", "/v1/adapters/x/prefetch"),
+        ("POST", "/v1/adapters/x/pin"),
+        ("DELETE", "/v1/adapters/x/pin"),
         ("GET", "/docs"),
         ("GET", "/openapi.json"),
     }
@@ -155,10 +157,67 @@ def test_metrics_tell_of_every_tier(served: Served, base):
     served.ask("nobody")
     assert served.metric("attune_adapter_refused_total", code="adapter_not_found") == refused + 1
     assert served.metric("attune_adapter_disk_bytes") > 0
+    for _ in range(100):  # the page has what the workers said last
+        if served.metric("attune_adapter_lookups_total", tier="slot", result="miss"):
+            break
+        asyncio.run(asyncio.sleep(0.1))
+    assert served.metric("attune_adapter_lookups_total", tier="slot", result="miss") > 0
     assert 0 < served.metric("attune_adapters_in_memory") <= MEMORY
     assert served.metric("attune_adapter_memory_bytes") > 0
     assert 0 < served.metric("attune_adapter_slots_taken") <= SLOTS
-    assert served.metric("attune_adapter_activations") > 0
+
+
+def test_metrics_name_no_adapter(served: Served, base):
+    """Anyone reads them, and names hold tenants' ids."""
+    made = random_adapter(
+        served.adapters / "unnamed", base=base, method="direft", position="all", seed=78, rank=2
+    )
+    answer(served.ask("unnamed"))
+    with served.client() as client:
+        page = client.get("/metrics").text
+    assert "vllm:num_requests_running{" in page
+    assert made.name not in page
+    assert "running_lora_adapters" not in page
+
+
+def test_beam_search_with_a_prefill_only_adapter_is_400(served: Served, base):
+    for position in ("prefill", "all"):
+        random_adapter(
+            served.adapters / f"beam-{position}",
+            base=base,
+            method="direft",
+            position=position,
+            seed=79,
+            rank=2,
+        )
+
+    def beams(model: str) -> httpx.Response:
+        body = question(model, (5, 6), 2, use_beam_search=True, n=2)
+        with served.client() as client:
+            return client.post("/v1/completions", json=body)
+
+    refused = beams("beam-prefill")
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "adapter_unsupported"
+    assert beams("beam-all").status_code == 200
+    assert beams(served.base).status_code == 200
+
+
+def test_an_adapter_is_pinned_and_let_go(served: Served, base):
+    made = random_adapter(
+        served.adapters / "pinned", base=base, method="direft", position="prefill", seed=80, rank=2
+    )
+    with served.client() as client:
+        assert client.post("/v1/adapters/pinned/pin").json() == {"id": made.name, "pinned": True}
+        assert client.post("/v1/adapters/nobody/pin").status_code == 404
+        assert client.get("/v1/adapters/pinned/pin").status_code == 405
+        for was_pinned in (True, False):
+            assert client.delete("/v1/adapters/pinned/pin").json() == {
+                "id": made.name,
+                "pinned": False,
+                "was_pinned": was_pinned,
+            }
+    answer(served.ask("pinned"))
 
 
 def test_only_the_base_is_listed(served: Served):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store.weights import manifest_read
+from inference import plugin
 from inference.adapter_checks import ServedBase, check_servable, model_folder, served_base
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 def adapter_request(llm: "LLM", folder: str | Path, *, adapter_id: int) -> "LoRARequest":
     """A request for the adapter in `folder`, which has to stay there; each adapter has an id of its own, from 1.
 
-    Raises AdapterError: adapter_not_found, adapter_corrupt, adapter_wrong_base, adapter_rank_too_high.
+    Raises PluginInactive, and AdapterError: adapter_not_found, adapter_corrupt, adapter_wrong_base,
+    adapter_rank_too_high.
     """
     return request_for(folder, base_of(llm), adapter_id=adapter_id)
 
@@ -24,6 +26,7 @@ def request_for(folder: str | Path, base: ServedBase, *, adapter_id: int) -> "Lo
     """As `adapter_request`, for an engine that is not there yet."""
     from vllm.lora.request import LoRARequest
 
+    plugin.require_active()
     manifest = manifest_read(Path(folder))
     check_servable(manifest, base)
     return LoRARequest(manifest.name, adapter_id, str(Path(folder).resolve()))

@@ -26,11 +26,11 @@ def build_vllm(
     Slots, rank and blocks as in `preft_engine_args`; `options` are vLLM's own. Further adapters: `adapter_request`.
     Raises PluginInactive, and AdapterError (as `adapter_request`) for an adapter that is not of this base.
     """
-    # Before the engine starts, which takes a minute.
-    request = request_for(adapter, base_to_serve(str(base), max_rank), adapter_id=1)
     args = preft_engine_args(
         gpu_slots=gpu_slots, cpu_slots=cpu_slots, max_rank=max_rank, block_size=block_size
     )
+    # Before the engine starts, which takes a minute.
+    request = request_for(adapter, base_to_serve(str(base), max_rank), adapter_id=1)
     from vllm import LLM
 
     return LLM(str(base), **{**args, **options}), request

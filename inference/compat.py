@@ -264,6 +264,8 @@ def _model_loading() -> None:
             vllm_config.lora_config,
         )
         loaded = original(self, model, vllm_config, device)
+        if on_cpu():
+            compat_cpu.warm_up()
         self.lora_manager.attune_memory = AdapterMemory(
             read=functools.partial(compat_memory.read_adapter, self.lora_manager),
             size=compat_memory.bytes_of,

@@ -47,6 +47,13 @@ def install() -> None:
     _bypass(RowParallelLinearWithLoRA)
 
 
+def warm_up() -> None:
+    """Once a model is loaded. Not before, for the reason that _slots_of has."""
+    from inference.kernels import warm_up
+
+    warm_up()
+
+
 def _kernels(wrapper: Any) -> None:
     """0.32. The CPU kernels give tokens without an adapter the weights of the last slot, and gather weights token by
     token. Goes when vLLM fixes both (the first is a bug worth reporting).

@@ -63,6 +63,11 @@ def check_config(vllm_config: Any, model: Any, *, platform: str) -> str | None:
             f"The base model is quantised ({quantization}). No quantised base has been compared with transformers "
             "yet; serve its unquantised weights."
         )
+    if (servers := vllm_config.parallel_config._api_process_count) > 1:
+        raise Unservable(
+            f"Each of {servers} API servers would number adapters by itself, and they would meet under one number; "
+            "use --api-server-count 1, or start several engines."
+        )
     _check_platform(vllm_config, platform)
     if SITE not in targets:
         return None

@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from inference.segments import Segments
+from inference.segments import Segments, segments_of
 
 # Sums may be reordered, so that they are vectors; NaN and infinity stay what they are.
 _compiled = numba.njit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy", nogil=True)
@@ -61,9 +61,9 @@ class SiteSlots:
                 self._held[slot] += [down, up]
                 self.table[slot, slice_] = (
                     down.data_ptr(),
-                    down.stride(0),
+                    _row_length(down),
                     up.data_ptr(),
-                    up.stride(0),
+                    _row_length(up),
                     len(down),
                 )
         if bias is not None:
@@ -82,6 +82,11 @@ class SiteSlots:
             y.copy_(sums)
 
 
+def warm_up() -> None:
+    """Compile what a step would wait for otherwise, which takes seconds."""
+    SiteSlots(1, [1]).add(torch.zeros(1, 1), torch.zeros(1, 1), segments_of([0]))
+
+
 def by_rank(b: torch.Tensor) -> torch.Tensor:
     """B [out, r] with the numbers of one rank side by side in memory, as the kernel reads them."""
     return b.T.contiguous().T
@@ -90,6 +95,11 @@ def by_rank(b: torch.Tensor) -> torch.Tensor:
 def _rows(matrix: torch.Tensor) -> torch.Tensor:
     matrix = matrix.float()
     return matrix if matrix.stride(1) == 1 else matrix.contiguous()
+
+
+def _row_length(rows: torch.Tensor) -> int:
+    """Numbers from one row to the next; of a single row torch may say anything."""
+    return rows.stride(0) if len(rows) > 1 else rows.shape[1]
 
 
 @intrinsic

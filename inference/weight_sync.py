@@ -14,7 +14,7 @@ from adapters_store.errors import AdapterError, AdapterUnsupported
 from adapters_store.manifest import MANIFEST_FILE, TENSORS_FILE, BaseRef
 from adapters_store.names import Method, Position
 from adapters_store.weights import adapter_pack
-from inference import compat_sync
+from inference import compat_sync, plugin
 from inference.adapter_checks import check_servable
 from inference.adapter_request import base_of
 
@@ -50,7 +50,7 @@ def sync_to_engine(model: "PeftModel", llm: "LLM", *, adapter_id: int = 1) -> "L
 
     The first call makes the adapter known under `adapter_id`, each further one replaces its weights. Raises
     AdapterError: adapter_mismatch (other tensors or shapes than those that are live under the id), adapter_in_use (a
-    request with it is not done), and what any adapter may be refused for. Nothing has changed then.
+    request with it is not done), and what any adapter may be refused for; and PluginInactive. Nothing has changed then.
     """
     from adapters_store.attached import tensors_get
 
@@ -62,6 +62,7 @@ def tensors_sync(
     tensors: Mapping[str, np.ndarray], recipe: Recipe, llm: "LLM", *, adapter_id: int
 ) -> "LoRARequest":
     """As sync_to_engine, from float32 arrays named as in an adapter's folder (docs/adapter-format.md)."""
+    plugin.require_active()
     base = base_of(llm)
     manifest, files = adapter_pack(
         tensors=tensors,

@@ -23,7 +23,12 @@ def config(**changes):
             "lora_dtype": torch.bfloat16,
             "specialize_active_lora": False,
         },
-        "parallel": {"world_size": 1, "pipeline_parallel_size": 1, "data_parallel_size": 1},
+        "parallel": {
+            "world_size": 1,
+            "pipeline_parallel_size": 1,
+            "data_parallel_size": 1,
+            "_api_process_count": 1,
+        },
         "model": {"quantization": None},
     }
     top = {"kv_transfer": None, "kv_events": None, "speculative": None}
@@ -82,6 +87,7 @@ def test_on_a_cpu_too_only_what_is_proven_is_served():
         ({"lora": {"specialize_active_lora": True}}, "specialize_active_lora"),
         ({"parallel": {"world_size": 2}}, "one engine a GPU"),
         ({"parallel": {"data_parallel_size": 2}}, "one engine a GPU"),
+        ({"parallel": {"_api_process_count": 2}}, "--api-server-count 1"),
         ({"speculative": object()}, "Speculative decoding"),
         ({"kv_transfer": object()}, "KV connectors"),
         ({"kv_events": SimpleNamespace(enable_kv_cache_events=True)}, "KV events"),

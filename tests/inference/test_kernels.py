@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference import kernels
 from inference.kernels import SiteSlots, by_rank
 from inference.residual import ResidualStream, add_sites
 from inference.segments import NO_SLOT, segments_of
@@ -171,3 +172,20 @@ def test_every_decoder_layer_gets_a_site_and_only_those():
 @pytest.mark.parametrize("slots", [[], [NO_SLOT], [NO_SLOT] * 5])
 def test_nothing_adapted_is_no_work_at_all(slots):
     assert len(segments_of(slots)) == 0
+
+
+def test_a_single_row_is_as_long_as_it_is_wide_whatever_torch_says_of_its_stride():
+    """B of rank 1 as vLLM packs it: its rows are one number apart for torch, and nothing is read beyond them."""
+    a, b = torch.randn(1, WIDTH_IN), torch.randn(WIDTHS[0], 1)
+    assert b.T.stride(0) == 1
+    slots = SiteSlots(1, WIDTHS[:1])
+    slots.put(0, [a], [b])
+    assert slots.table[0, 0, [1, 3]].tolist() == [WIDTH_IN, WIDTHS[0]]
+
+
+def test_after_the_warm_up_a_step_compiles_nothing():
+    kernels.warm_up()
+    compiled = kernels._add.signatures
+    slots, _ = site(1)
+    slots.add(torch.zeros(4, sum(WIDTHS)), torch.zeros(4, WIDTH_IN), segments_of([0, 0, 1, NO_SLOT]))
+    assert kernels._add.signatures == compiled

@@ -65,6 +65,24 @@ def test_an_unknown_version_is_refused_in_words(monkeypatch):
         compat_table.check_sources()
 
 
+def test_on_a_cpu_only_what_is_proven_there_is_patched(monkeypatch):
+    from inference import compat_cpu
+
+    monkeypatch.setattr(compat_cpu, "installed_version", lambda: "0.33.0")
+    with pytest.raises(compat_cpu.Incompatible, match=r"with vLLM 0\.32\.0 alone, not with 0\.33\.0"):
+        compat_cpu.check_version()
+
+
+def test_without_the_plugin_no_adapter_is_asked_for(monkeypatch, tmp_path):
+    from inference import adapter_request, plugin, weight_sync
+
+    monkeypatch.setattr(plugin, "_refusal", "vLLM is another")
+    with pytest.raises(plugin.PluginInactive, match="vLLM is another"):
+        adapter_request.request_for(tmp_path, None, adapter_id=1)
+    with pytest.raises(plugin.PluginInactive, match="vLLM is another"):
+        weight_sync.tensors_sync({}, None, None, adapter_id=1)
+
+
 def test_registering_again_changes_nothing():
     from inference import plugin
 

@@ -118,6 +118,60 @@ def test_prefetch_reads_ahead_in_the_workers(engine: Engine, make):
     assert adapter.name in engine.llm.collective_rpc("attune_status")[0]["adapters"]
 
 
+def test_what_a_prompt_needs_is_removed_once_it_has_ended(engine: Engine, make):
+    adapter = make(position="all")
+    engine.begin("needs", Question(PROMPT, adapter, 8))
+    assert engine.core.attune_remove(adapter.name) == {"memory": 0, "slots": 0, "in_use": 1}, (
+        "it waits for it"
+    )
+    engine.llm.llm_engine.step()
+    assert engine.core.attune_remove(adapter.name) == {"memory": 0, "slots": 0, "in_use": 1}
+    finish = None
+    while engine.llm.llm_engine.has_unfinished_requests():
+        finish = [output.outputs[0].finish_reason for output in engine.llm.llm_engine.step()]
+    assert finish == ["length"]
+    assert engine.core.attune_remove(adapter.name) == {"memory": 1, "slots": 1, "in_use": 0}
+    assert engine.core.attune_remove(adapter.name) == {"memory": 0, "slots": 0, "in_use": 0}
+    assert adapter.name not in engine.llm.collective_rpc("attune_status")[0]["adapters"]
+
+
+def test_what_is_pinned_outlives_its_files_and_all_others(engine: Engine, make):
+    adapter = make()
+    lora = engine.lora(adapter)
+    assert engine.core.attune_pin(lora.lora_int_id, adapter.name, str(adapter.folder)) == {"state": "ready"}
+    remove(adapter)
+    engine.ask([Question(PROMPT, make(), 1) for _ in range(7)])
+    question = Question(PROMPT, adapter, 4)
+    engine.ask([question])
+    assert question.finish == "length"
+    assert engine.core.attune_unpin(adapter.name)
+    engine.ask([Question(PROMPT, make(), 1) for _ in range(7)])
+    engine.ask([question])
+    assert question.finish == "error"
+
+
+def test_adapters_that_nobody_read_ahead_are_read_in_the_background(engine: Engine, make, monkeypatch):
+    """While another runs, whose prompt is the first; more at once than are read ahead, and each is answered."""
+    from inference.compat_admission import residency_of
+
+    residency, said = residency_of(engine.core), {}
+    prefetch = residency._prefetch
+
+    def noted(adapter):
+        answers = prefetch(adapter)
+        said.setdefault(adapter.lora_name, []).append(answers[0]["state"])
+        return answers
+
+    monkeypatch.setattr(residency, "_prefetch", noted)
+    cold = [Question(PROMPT, make(), 4) for _ in range(5)]
+    engine.ask([Question(PROMPT, None, 60), *cold])
+    assert [question.finish for question in cold] == ["length"] * 5
+    assert set(said) == {question.adapter.name for question in cold}
+    for states in said.values():
+        assert states[0] == "loading"
+        assert states[-1] == "ready"
+
+
 def test_memory_is_counted_in_bytes(engine: Engine, make):
     """Six places: what is in them is six adapters of 30 layers, whose float32 tensors are as many bytes in memory."""
     adapters = [make() for _ in range(3)] + [

@@ -20,6 +20,8 @@ class Question:
     count: int = 40
     answer: list[int] = field(default_factory=list)
     finish: str | None = None
+    #: What SamplingParams gets besides; as it is, the answer is greedy and has `count` tokens.
+    sampling: dict[str, Any] = field(default_factory=dict)
 
 
 class Engine:
@@ -60,14 +62,14 @@ class Engine:
         number = self._ids.setdefault(adapter.name, len(self._ids) + 1)
         return LoRARequest(adapter.name, number, str(adapter.folder))
 
-    def ask(self, questions: Sequence[Question], **sampling: Any) -> None:
-        """Fill in the answers of questions put all at once."""
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Fill in the answers of questions put all at once; returns vLLM's outputs."""
         from vllm import SamplingParams
 
         outputs = self.llm.generate(
             [{"prompt_token_ids": q.prompt} for q in questions],
             [
-                SamplingParams(temperature=0, max_tokens=q.count, ignore_eos=True, **sampling)
+                SamplingParams(**{"temperature": 0, "max_tokens": q.count, "ignore_eos": True} | q.sampling)
                 for q in questions
             ],
             lora_request=[self.lora(q.adapter) for q in questions],
@@ -76,6 +78,7 @@ class Engine:
         for question, output in zip(questions, outputs, strict=True):
             question.answer = list(output.outputs[0].token_ids)
             question.finish = output.outputs[0].finish_reason
+        return outputs
 
     def begin(self, request_id: str, question: Question) -> None:
         """Put one question, whose answer comes step by step out of `llm.llm_engine`."""

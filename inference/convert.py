@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from adapters_store.errors import AdapterCorrupt
 from adapters_store.manifest import MANIFEST_FILE, Manifest
 from adapters_store.names import parse_name
+from adapters_store.preft.orthonormal import orthonormal_rows
 from adapters_store.sites import Site, sites_of
 from adapters_store.weights import adapter_read
 from inference.residual import SITE
@@ -57,10 +59,11 @@ def _direft(site: Site, parts: Matrices) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _loreft(site: Site, parts: Matrices) -> tuple[np.ndarray, np.ndarray]:
-    """h + s·Rᵀ(W·h + b - R·h) is DiReFT with A = W - R and B = Rᵀ."""
+    """h + s·Rᵀ(W·h + b - R·h) is DiReFT with A = W - R and B = Rᵀ; R is what the trainers make of what is stored."""
     r = parts["R.weight"]
     if np.abs(r @ r.T - np.eye(len(r), dtype=np.float32)).max() > ORTHONORMAL_WITHIN:
         raise AdapterCorrupt(f"{site.names['R.weight']} does not have orthonormal rows.")
+    r = orthonormal_rows(torch.from_numpy(r)).numpy()
     return _direft(site, {"A.weight": parts["W.weight"] - r, "A.bias": parts["W.bias"], "B.weight": r.T})
 
 

@@ -75,6 +75,22 @@ def test_layers_that_are_not_there_are_not_served(tmp_path, method):
         np.testing.assert_array_equal(matrix, served["every"][name])
 
 
+def test_rows_that_are_nearly_orthonormal_are_made_so_as_training_does(tmp_path):
+    exact = orthonormal(tensors_of("loreft"))
+    r, at = f"{LAYER.format(0)}loreft_R.weight", f"{LAYER.format(0)}{SITE}"
+    manifest = write_adapter(tmp_path, "loreft", tensors=exact | {r: exact[r] * np.float32(1.0004)})
+    _, matrices = vllm_matrices(tmp_path, manifest.name)
+    rows = matrices[f"{at}.lora_B.weight"].T / np.float32(manifest.scale)
+    np.testing.assert_allclose(rows @ rows.T, np.eye(len(rows)), atol=1e-6)
+    h = np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32)
+    parts = (
+        exact[LAYER.format(0) + part] for part in ("loreft_R.weight", "loreft_W.weight", "loreft_W.bias")
+    )
+    np.testing.assert_allclose(
+        served(matrices, at, h), loreft_delta(h, *parts, manifest.scale), rtol=1e-5, atol=1e-6
+    )
+
+
 def test_rows_that_are_not_orthonormal_are_refused(tmp_path):
     manifest = write_adapter(tmp_path, "loreft", tensors=tensors_of("loreft"))
     with pytest.raises(AdapterCorrupt, match="orthonormal"):

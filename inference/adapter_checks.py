@@ -10,6 +10,9 @@ from adapters_store.errors import AdapterCorrupt, AdapterUnsupported, WrongBase
 from adapters_store.manifest import Manifest
 from adapters_store.sites import Site, sites_of
 
+#: What a config.json has to say for an adapter's widths to be known.
+_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers")
+
 
 class RankTooHigh(AdapterUnsupported):
     """The engine's buffers are made for a smaller rank."""
@@ -46,8 +49,15 @@ def model_folder(model: str) -> Path:
 
 
 def served_base(folder: Path, *, max_rank: int) -> ServedBase:
-    """Read a model folder's identity and widths; reading the weights takes a while the first time."""
+    """Read a model folder's identity and widths; reading the weights takes a while the first time.
+
+    Raises AdapterUnsupported for a model that does not say them as Llama does.
+    """
     config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    if missing := [field for field in _SIZES if field not in config]:
+        raise AdapterUnsupported(
+            f"The config.json of {folder.name} has no {', '.join(missing)}: no adapter is served on this architecture."
+        )
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     head = config.get("head_dim") or hidden // config["num_attention_heads"]
     queries = head * config["num_attention_heads"]

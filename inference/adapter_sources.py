@@ -6,8 +6,9 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from adapters_store.errors import AdapterCorrupt, AdapterMissing, BadName
+from adapters_store.errors import AdapterCorrupt, AdapterError, AdapterMissing, AdapterUnsupported, BadName
 from adapters_store.manifest import (
+    CONFIG_FILE,
     MANIFEST_FILE,
     MAX_MANIFEST_BYTES,
     TENSORS_FILE,
@@ -17,6 +18,7 @@ from adapters_store.manifest import (
 from adapters_store.names import ServingName, parse_name
 from adapters_store.weights import adapter_read
 from inference.adapter_checks import ServedBase, check_servable
+from inference.peft_folders import check_plain_lora
 
 if TYPE_CHECKING:
     from adapters_store.s3 import ObjectStore
@@ -80,6 +82,8 @@ class FolderSource:
         folder = self._folder(model)
         if folder is None:
             return None
+        if not (folder / MANIFEST_FILE).exists() and (folder / CONFIG_FILE).exists():
+            raise _plain(folder)
         try:
             manifest = manifest_load(_read(folder / MANIFEST_FILE, MAX_MANIFEST_BYTES))
         except AdapterCorrupt as error:
@@ -117,6 +121,18 @@ def _manifest(data: bytes, name: ServingName, base: ServedBase) -> Manifest:
         raise _refused(name, MANIFEST_FILE, f"it describes {manifest.name}")
     check_servable(manifest, base)
     return manifest
+
+
+def _plain(folder: Path) -> AdapterError:
+    """Why a folder that is PEFT's alone is not served here: for what it holds, or for not telling its base."""
+    try:
+        check_plain_lora(_read(folder / CONFIG_FILE, MAX_MANIFEST_BYTES))
+    except AdapterError as error:
+        return type(error)(f"The adapter {folder.name} is refused: {error.message}")
+    return AdapterUnsupported(
+        f"The adapter {folder.name} is refused: PEFT's own folders do not say which base's bytes they were trained on. "
+        "vLLM's LLM serves them, by a LoRARequest of any name that is not one of ours."
+    )
 
 
 def _verify(folder: Path, name: ServingName) -> None:

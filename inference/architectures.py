@@ -1,7 +1,7 @@
 """The decoder layers that were read: each returns (hidden, residual), whose sum is the residual stream behind it.
 
 That contract is what DiReFT and LoReFT need (inference.residual), and adapters_store.architectures says which of them
-were proven. LoRA needs none of it and is served on every architecture that vLLM serves LoRA on.
+were proven. LoRA needs none of it.
 """
 
 #: vLLM's model class to its decoder layer's class, both found in the module before the class's name.

@@ -14,19 +14,14 @@ from adapters_store.names import parse_name
 from adapters_store.weights import manifest_read
 from inference.architectures import LAYERS
 from inference.convert import is_attune_folder
+from inference.peft_folders import check_plain_lora
 from inference.phase import position_of
 from inference.residual import SITE, ResidualStream
 
-#: Options of a plain PEFT adapter that vLLM 0.26 reads past. Later versions obey them, or refuse them by name.
-_READ_PAST = (
-    "rank_pattern",
-    "alpha_pattern",
-    "lora_bias",
-    "alora_invocation_tokens",
-    "layer_replication",
-    "use_bdlora",
-    "use_qalora",
-)
+#: Options of a plain LoRA that vLLM 0.26 reads past. Later versions obey them.
+_READ_PAST = ("rank_pattern", "alpha_pattern")
+#: Values of init_lora_weights that leave the base model as it is.
+_PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 
 START = "Start vLLM with inference.engine_args.preft_engine_args()."
 
@@ -143,7 +138,7 @@ def check_folder(folder: Path, name: str) -> None:
     """The folder's kind and the name asked for must agree on where the adapter acts.
 
     An Attune folder under a name that is not its own would act everywhere; a plain folder under one of our names has
-    no digest to check. Raises AdapterMissing, AdapterUnsupported or AdapterCorrupt.
+    no digest to check, and has to be a plain LoRA. Raises AdapterMissing, AdapterUnsupported or AdapterCorrupt.
     """
     if not folder.is_dir():
         raise AdapterMissing(f"The adapter's folder {folder.name} is gone.")
@@ -156,6 +151,7 @@ def check_folder(folder: Path, name: str) -> None:
             ) from None
         if not (folder / CONFIG_FILE).is_file():
             raise AdapterMissing(f"The adapter's folder has no {CONFIG_FILE}.") from None
+        check_plain_lora((folder / CONFIG_FILE).read_bytes())
         return
     if not is_attune_folder(folder):
         raise AdapterMissing(f"The folder of {parsed.name[:15]}… has no manifest.json.")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from adapters_store.architectures import PROVEN
-from adapters_store.errors import AdapterUnsupported
+from adapters_store.errors import AdapterCorrupt, AdapterUnsupported
 from inference.architectures import LAYERS
 from inference.compat_table import LAYER_FORWARDS
-from inference.engine_checks import Unservable, check_config, check_plain_options
+from inference.engine_checks import Unservable, check_config, check_folder, check_plain_options
 from inference.residual import SITE
 
 
@@ -91,12 +91,21 @@ def test_on_a_cpu_too_only_what_is_proven_is_served():
         ({"speculative": object()}, "Speculative decoding"),
         ({"kv_transfer": object()}, "KV connectors"),
         ({"kv_events": SimpleNamespace(enable_kv_cache_events=True)}, "KV events"),
-        ({"model": {"quantization": "awq"}}, r"quantised \(awq\)"),
     ],
 )
 def test_what_is_not_proven_is_refused_by_name(changes, sentence):
     with pytest.raises(Unservable, match=sentence):
         check_config(config(**changes), model(), platform="cuda")
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_every_quantised_base_is_refused_by_name(platform):
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+
+    assert {"awq", "fp8", "compressed-tensors"} <= set(QUANTIZATION_METHODS)
+    for method in QUANTIZATION_METHODS:
+        with pytest.raises(Unservable, match=rf"quantised \({method}\)"):
+            check_config(config(model={"quantization": method}), model(), platform=platform)
 
 
 def test_other_platforms_are_refused_by_name():
@@ -115,7 +124,7 @@ def test_an_architecture_that_was_not_proven_serves_lora_alone():
     ("options", "named"),
     [
         ({"rank_pattern": {"q_proj": 4}}, "rank_pattern"),
-        ({"lora_bias": True, "layer_replication": [[0, 1]]}, "lora_bias, layer_replication"),
+        ({"rank_pattern": {"q_proj": 4}, "alpha_pattern": {"q_proj": 4}}, "rank_pattern, alpha_pattern"),
         ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights"),
     ],
 )
@@ -126,3 +135,30 @@ def test_what_vllm_0_26_would_read_past_is_refused(tmp_path, options, named):
     file.write_text(json.dumps({"r": 8, **options}))
     with pytest.raises(AdapterUnsupported, match=f"ignores {named} of"):
         check_plain_options(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"use_dora": True}, "DoRA is not"),
+        ({"alora_invocation_tokens": [1, 2]}, r"aLoRA \(alora_invocation_tokens\) is not"),
+        ({"modules_to_save": ["lm_head"], "bias": "all"}, "modules_to_save, bias are not"),
+        ({"lora_bias": True, "layer_replication": [[0, 1]]}, "lora_bias, layer_replication are not"),
+        ({"peft_type": "IA3"}, "IA3 is not"),
+    ],
+)
+def test_a_plain_folder_is_a_loras_or_refused_by_name(tmp_path, options, named):
+    file = tmp_path / "adapter_config.json"
+    lora = {"peft_type": "LORA", "r": 8, "bias": "none", "modules_to_save": None, "use_rslora": True}
+    file.write_text(json.dumps(lora | {"rank_pattern": {"q_proj": 4}}))
+    check_folder(tmp_path, "any")
+    file.write_text(json.dumps(lora | options))
+    with pytest.raises(AdapterUnsupported, match=named):
+        check_folder(tmp_path, "any")
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000])
+def test_a_plain_folders_options_are_an_object(tmp_path, text):
+    (tmp_path / "adapter_config.json").write_text(text)
+    with pytest.raises(AdapterCorrupt, match=r"adapter_config\.json"):
+        check_folder(tmp_path, "any")

@@ -239,6 +239,73 @@ def test_a_plain_peft_lora_acts_everywhere(engine: Engine, reference, make, tmp_
     assert base.answer != answer
 
 
+@pytest.mark.parametrize("rslora", [False, True])
+def test_a_plain_peft_lora_has_its_own_rank_and_scale_at_every_site(
+    engine: Engine, reference, tmp_path, rslora
+):
+    """What PEFT made of its patterns, and computes, is what vLLM serves."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=4,
+        lora_alpha=8,
+        target_modules=["q_proj", "v_proj", "up_proj"],
+        rank_pattern={"v_proj": 12, "layers.3.self_attn.q_proj": 1},
+        alpha_pattern={"up_proj": 24, "layers.1.self_attn.v_proj": 2},
+        use_rslora=rslora,
+    )
+    request = plain_request("patterns", 902 + rslora, tmp_path)
+    base = reference.two_phase(PROMPT, [5], None).logits
+    model = get_peft_model(reference.model, config)
+    try:
+        scales = {module.scaling["default"] for module in model.modules() if hasattr(module, "lora_A")}
+        assert len(scales) > 3
+        torch.manual_seed(1)
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.02)
+        model.save_pretrained(tmp_path)
+        [answer] = generate(engine, request, 20)
+        adapted = reference.two_phase(PROMPT, answer, None)  # PEFT's layers are in the reference's model
+    finally:
+        model.unload()
+    assert adapted.agrees(answer)
+    assert len(adapted.sure) > 10
+    assert (adapted.logits[0] - base[0]).abs().max() > 0.5
+    torch.testing.assert_close(reference.two_phase(PROMPT, [5], None).logits, base)
+
+
+@pytest.mark.parametrize(
+    "options", [{"use_dora": True}, {"modules_to_save": ["lm_head"]}, {"alora_invocation_tokens": [1, 2]}]
+)
+def test_a_plain_folder_of_another_method_fails_its_own_request(engine: Engine, make, options):
+    """It would be served as the LoRA that it is not; test_engine_checks has the sentences."""
+    folder = make(method="lora", position="all").folder
+    (folder / "manifest.json").unlink()
+    config = json.loads((folder / "adapter_config.json").read_text()) | options
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    assert generate(engine, plain_request("other", 904, folder), 4) == [[]]
+
+
+def plain_request(name: str, number: int, folder):
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(name, number, str(folder))
+
+
+def generate(engine: Engine, request, count: int) -> list[list[int]]:
+    from vllm import SamplingParams
+
+    outputs = engine.llm.generate(
+        [{"prompt_token_ids": PROMPT}],
+        SamplingParams(temperature=0, max_tokens=count, ignore_eos=True),
+        lora_request=request,
+        use_tqdm=False,
+    )
+    return [list(output.outputs[0].token_ids) for output in outputs]
+
+
 def test_our_folder_under_another_name_is_refused(engine: Engine, make):
     """It would act everywhere: ordinary names mean ordinary adapters."""
     from vllm import SamplingParams

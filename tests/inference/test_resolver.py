@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from adapters_store.base import base_digest
-from adapters_store.errors import AdapterCorrupt, AdapterMissing, CacheFull, WrongBase
-from adapters_store.manifest import MANIFEST_FILE, TENSORS_FILE, BaseRef, manifest_dump
+from adapters_store.errors import AdapterCorrupt, AdapterMissing, AdapterUnsupported, CacheFull, WrongBase
+from adapters_store.manifest import CONFIG_FILE, MANIFEST_FILE, TENSORS_FILE, BaseRef, manifest_dump
 from adapters_store.names import parse_name
 from inference.adapter_checks import RankTooHigh
 from inference.request_scope import RequestScope
@@ -95,6 +95,31 @@ async def test_an_alias_follows_its_folder(resolve, adapters, base):
     assert (await resolve("maren")).lora_name == before.name
     after = random_adapter(adapters / "maren", base=base, method="direft", position="prefill", seed=2, rank=2)
     assert (await resolve("maren")).lora_name == after.name != before.name
+
+
+async def test_a_base_that_does_not_say_its_widths_has_no_adapters(resolve, adapters, base):
+    random_adapter(adapters / "maren", base=base, method="lora", position="prefill", seed=1, rank=4)
+    config = json.loads((base / "config.json").read_text())
+    del config["intermediate_size"]
+    (base / "config.json").write_text(json.dumps(config | {"n_inner": 24}))
+    with pytest.raises(AdapterUnsupported, match="tiny has no intermediate_size"):
+        await resolve("maren")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"use_dora": True}, "DoRA is not served"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save is not served"),
+        ({"alora_invocation_tokens": [1]}, "aLoRA"),
+        ({"use_rslora": True}, "which base's bytes"),
+    ],
+)
+async def test_a_folder_of_pefts_own_is_refused_with_the_reason(resolve, adapters, options, why):
+    (adapters / "plain").mkdir()
+    (adapters / "plain" / CONFIG_FILE).write_text(json.dumps({"peft_type": "LORA", "r": 4} | options))
+    with pytest.raises(AdapterUnsupported, match=f"The adapter plain is refused: .*{why}"):
+        await resolve("plain")
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,12 @@ plugin() {
   "$python" -c 'from inference import plugin; plugin.register(); plugin.require_active(); print("the plugin is active")'
 }
 
-figure() { # figure MODEL ARGS...
-  local model=$1
-  shift
+figure() { # figure MODEL SECONDS ARGS...
+  local model=$1 seconds=$2
+  shift 2
   rm -rf "$out/$model-logs"
   # SIGINT: what was measured until then is still written.
-  timeout --signal=INT --kill-after=20 $((deadline > SECONDS ? deadline - SECONDS : 1)) \
+  timeout --signal=INT --kill-after=20 "$seconds" \
     "$python" -m benchmarks.serving --figure gpu --shape "$model" --lora-rank 1 --reft-rank 8 \
     --out "$out/$model.json" --logs "$out/$model-logs" "$@" >"$out/$model.md" && return
   echo "FAILED: $model ($?). The ends of its engines' logs:"
@@ -77,10 +77,13 @@ main() {
   entry_point
   plugin || { echo "FAILED: without the plugin nothing of ours can be measured; the sentence above says why."; return 1; }
   local models=${MODELS:-qwen2.5-0.5b llama-3.1-8b} failed=0
-  local model
+  local model left seconds
+  left=$(wc -w <<<"$models")
   for model in $models; do
-    section "$model"
-    figure "$model" "$@" || failed=1
+    # What one leaves over is the next one's.
+    seconds=$(((deadline - SECONDS) / left--))
+    section "$model, in $seconds s at most"
+    figure "$model" "$((seconds > 1 ? seconds : 1))" "$@" || failed=1
   done
   section "Results"
   for model in $models; do

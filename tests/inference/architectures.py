@@ -2,8 +2,9 @@
 
 For each a tiny model of random weights, adapters of every kind and the base, mixed in one cramped engine on the CPU:
 greedy tokens by vLLM against two phases in transformers and against the trainer's one pass. An engine a name, a minute
-each. A regime is an engine that test_parity's cannot be at the same time; test_regimes runs those. The other models are
-no part of any test run, because they repeat what test_parity proves for one. docs/inference.md has the results.
+each. A regime is an engine that test_parity's cannot be at the same time; test_regimes runs those, each on another
+architecture. The other models are no part of any test run, because they repeat what is proven for those.
+docs/inference.md has the results.
 """
 
 import os

@@ -131,7 +131,7 @@ def _plain(folder: Path) -> AdapterError:
         return type(error)(f"The adapter {folder.name} is refused: {error.message}")
     return AdapterUnsupported(
         f"The adapter {folder.name} is refused: PEFT's own folders do not say which base's bytes they were trained on. "
-        "vLLM's LLM serves them, by a LoRARequest of any name that is not one of ours."
+        "python -m inference.adapter_import makes an adapter of it."
     )
 
 

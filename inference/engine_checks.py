@@ -20,8 +20,6 @@ from inference.residual import SITE, ResidualStream
 
 #: Options of a plain LoRA that vLLM 0.26 reads past. Later versions obey them.
 _READ_PAST = ("rank_pattern", "alpha_pattern")
-#: Values of init_lora_weights that leave the base model as it is.
-_PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 
 START = "Start vLLM with inference.engine_args.preft_engine_args()."
 
@@ -161,8 +159,6 @@ def check_plain_options(folder: Path) -> None:
     """Raise AdapterUnsupported for a plain PEFT adapter that vLLM 0.26 would serve as if it were another."""
     config = json.loads((folder / CONFIG_FILE).read_text())
     unknown = [option for option in _READ_PAST if config.get(option)]
-    if config.get("init_lora_weights", True) not in PLAIN_STARTS:
-        unknown.append("init_lora_weights")
     if unknown:
         raise AdapterUnsupported(
             f"vLLM 0.26 ignores {', '.join(unknown)} of adapter_config.json; serve this adapter with a later version."

@@ -15,6 +15,8 @@ _OTHER_METHODS = {
     "use_bdlora": "BD-LoRA",
     "use_qalora": "QALoRA",
 }
+#: Values of init_lora_weights, where it is a name, that leave the base model as it is.
+_PLAIN_STARTS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga")
 
 
 def check_plain_lora(data: bytes) -> dict[str, Any]:
@@ -31,6 +33,9 @@ def check_plain_lora(data: bytes) -> dict[str, Any]:
     if (method := config.get("peft_type", "LORA")) != "LORA":
         raise AdapterUnsupported(f"PEFT's {str(method)[:40]} is not served; LoRA, DiReFT and LoReFT are.")
     found = [name for option, name in _OTHER_METHODS.items() if config.get(option)]
+    start = config.get("init_lora_weights")
+    if isinstance(start, str) and start.lower() not in _PLAIN_STARTS:
+        found.append(f"init_lora_weights ({start[:40]})")
     if config.get("bias", "none") != "none":
         found.append("bias")
     if found:

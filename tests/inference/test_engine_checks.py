@@ -125,7 +125,6 @@ def test_an_architecture_that_was_not_proven_serves_lora_alone():
     [
         ({"rank_pattern": {"q_proj": 4}}, "rank_pattern"),
         ({"rank_pattern": {"q_proj": 4}, "alpha_pattern": {"q_proj": 4}}, "rank_pattern, alpha_pattern"),
-        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights"),
     ],
 )
 def test_what_vllm_0_26_would_read_past_is_refused(tmp_path, options, named):
@@ -144,6 +143,7 @@ def test_what_vllm_0_26_would_read_past_is_refused(tmp_path, options, named):
         ({"alora_invocation_tokens": [1, 2]}, r"aLoRA \(alora_invocation_tokens\) is not"),
         ({"modules_to_save": ["lm_head"], "bias": "all"}, "modules_to_save, bias are not"),
         ({"lora_bias": True, "layer_replication": [[0, 1]]}, "lora_bias, layer_replication are not"),
+        ({"init_lora_weights": "pissa_niter_4"}, r"init_lora_weights \(pissa_niter_4\) is not"),
         ({"peft_type": "IA3"}, "IA3 is not"),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_conversation(engine: Engine, check, adapters, tokens):
     for _ in range(5):
         engine.ask(talks)
         check(talks)
-        talks = [Question([*q.prompt, *q.answer, *tokens(7)], q.adapter) for q in talks]
+        talks = [Question([*q.prompt, *q.answer, *tokens(7)], q.adapter, 12) for q in talks]
     assert engine.counter("prefix_cache_hits") > hits
 
 

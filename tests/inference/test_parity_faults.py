@@ -256,7 +256,6 @@ def test_a_plain_peft_lora_has_its_own_rank_and_scale_at_every_site(
         use_rslora=rslora,
     )
     request = plain_request("patterns", 902 + rslora, tmp_path)
-    base = reference.two_phase(PROMPT, [5], None).logits
     model = get_peft_model(reference.model, config)
     try:
         scales = {module.scaling["default"] for module in model.modules() if hasattr(module, "lora_A")}
@@ -264,16 +263,15 @@ def test_a_plain_peft_lora_has_its_own_rank_and_scale_at_every_site(
         torch.manual_seed(1)
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
-                torch.nn.init.normal_(parameter, std=0.02)
+                torch.nn.init.normal_(parameter, std=0.06)
         model.save_pretrained(tmp_path)
-        [answer] = generate(engine, request, 20)
+        [answer] = generate(engine, request, 12)
         adapted = reference.two_phase(PROMPT, answer, None)  # PEFT's layers are in the reference's model
     finally:
         model.unload()
     assert adapted.agrees(answer)
-    assert len(adapted.sure) > 10
-    assert (adapted.logits[0] - base[0]).abs().max() > 0.5
-    torch.testing.assert_close(reference.two_phase(PROMPT, [5], None).logits, base)
+    assert len(adapted.sure) > 6
+    assert not reference.two_phase(PROMPT, answer, None).agrees(answer), "it does nothing"
 
 
 @pytest.mark.parametrize(

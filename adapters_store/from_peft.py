@@ -5,7 +5,7 @@ stock PEFT loads what is written here as it is. Whatever would make it another f
 """
 
 import argparse
-import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,92 +17,80 @@ from safetensors import SafetensorError, deserialize
 from adapters_store.base import base_digest
 from adapters_store.errors import AdapterCorrupt, AdapterError, AdapterMissing, AdapterUnsupported
 from adapters_store.manifest import CONFIG_FILE, TENSORS_FILE, BaseRef, Manifest
+from adapters_store.peft_config import PLAIN_OPTIONS, plain_lora
 from adapters_store.preft.config import PROJECTIONS
 from adapters_store.weights import adapter_write
 
-#: Values of init_lora_weights that leave the base model as it is.
-PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
-#: What says where a LoRA acts (its tensors say it too), how it was trained, or how PEFT handled it.
-_HARMLESS = {
-    "peft_type",
-    "peft_version",
-    "auto_mapping",
-    "base_model_name_or_path",
-    "revision",
-    "inference_mode",
-    "task_type",
-    "r",
-    "lora_alpha",
-    "use_rslora",
-    "lora_dropout",
-    "init_lora_weights",
-    "target_modules",
-    "exclude_modules",
-    "layers_to_transform",
-    "layers_pattern",
-    # Of options that are off, or of starts and training alone.
-    "qalora_group_size",
-    "megatron_core",
-    "eva_config",
-}
+#: What PEFT takes where adapter_config.json says nothing.
+_ALPHA = 8
+_TENSOR = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<part>A|B)\.weight")
 
 
 def adapter_import(folder: Path, out: Path, *, base: BaseRef) -> Manifest:
     """Read the LoRA that PEFT saved in `folder` and write it to `out` as an adapter of `base` for all positions.
 
-    Raises AdapterMissing, AdapterUnsupported (not a plain LoRA of the seven projections; the message has the option's
-    name) and AdapterCorrupt. Whether its widths are the base's is for whoever loads it.
+    An adapter of ours has one rank and one scale. Where patterns give sites different ones, zeros fill up the ranks,
+    each site's scale is part of its B, and the adapter's is 1. Raises AdapterMissing, AdapterUnsupported (not a plain
+    LoRA of the seven projections; the message has the option's name) and AdapterCorrupt. Whether its widths are the
+    base's is for whoever loads it.
     """
-    config = _config(folder)
-    rank, scale = _rank_and_scale(config)
+    try:
+        options = plain_lora((folder / CONFIG_FILE).read_bytes())
+    except FileNotFoundError:
+        raise AdapterMissing(
+            f"{folder} is not an adapter that PEFT saved: it has no {CONFIG_FILE}."
+        ) from None
+    tensors = _tensors(folder)
+    ranks = {
+        match["module"]: tensor.shape[1]
+        for name, tensor in tensors.items()
+        if (match := _TENSOR.fullmatch(name)) and match["part"] == "B" and tensor.ndim == 2
+    }
+    scales = {module: _scale(options, module, rank) for module, rank in ranks.items()}
+    rank = max(ranks.values(), default=1)
+    config = {name: value for name, value in options.items() if name in PLAIN_OPTIONS}
+    if {*ranks.values()} == {rank} and len({*scales.values()}) == 1:
+        scale = scales.popitem()[1]
+    else:
+        scale = 1.0
+        for module, own in scales.items():
+            at, more = f"base_model.model.{module}.lora_", rank - ranks[module]
+            tensors[f"{at}A.weight"] = np.pad(tensors[f"{at}A.weight"], ((0, more), (0, 0)))
+            tensors[f"{at}B.weight"] = np.pad(tensors[f"{at}B.weight"], ((0, 0), (0, more))) * np.float32(own)
+        config |= {
+            "r": rank,
+            "lora_alpha": rank,
+            "use_rslora": False,
+            "rank_pattern": {},
+            "alpha_pattern": {},
+        }
     return adapter_write(
         out,
-        tensors=_tensors(folder),
-        config={name: value for name, value in config.items() if name in _HARMLESS},
+        tensors=tensors,
+        config=config,
         base=base,
         method="lora",
         position="all",
         rank=rank,
         scale=scale,
-        training={"imported": "PEFT", "peft_version": str(config.get("peft_version"))[:40]},
+        training={"imported": "PEFT", "peft_version": str(options.get("peft_version"))[:40]},
     )
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _scale(options: Mapping[str, Any], module: str, rank: int) -> float:
+    """Alpha over the rank, or over its root; the first pattern that is the module's name or ends it gives the alpha."""
     try:
-        config = json.loads((folder / CONFIG_FILE).read_bytes())
-    except FileNotFoundError:
-        raise AdapterMissing(
-            f"{folder} is not an adapter that PEFT saved: it has no {CONFIG_FILE}."
-        ) from None
-    except ValueError:
-        raise AdapterCorrupt(f"{CONFIG_FILE} is not JSON.") from None
-    if not isinstance(config, dict):
-        raise AdapterCorrupt(f"{CONFIG_FILE} is not a JSON object.")
-    kind = config.get("peft_type")
-    if kind != "LORA":
-        raise AdapterUnsupported(f"Only PEFT's plain LoRA is imported, and this is {str(kind)[:40]}.")
-    unknown = [
-        name
-        for name, value in config.items()
-        if value and name not in _HARMLESS and (name, value) != ("bias", "none")
-    ]
-    if config.get("init_lora_weights", True) not in PLAIN_STARTS:
-        unknown.append("init_lora_weights")
-    if unknown:
-        raise AdapterUnsupported(
-            f"Only plain LoRA is imported: {', '.join(sorted(unknown))[:300]} would make this adapter another one."
-        )
-    return config
-
-
-def _rank_and_scale(config: Mapping[str, Any]) -> tuple[int, float]:
-    rank, alpha = config.get("r"), config.get("lora_alpha")
-    if not isinstance(rank, int) or not 1 <= rank <= 256:
-        raise AdapterUnsupported(f"{CONFIG_FILE} has no r from 1 to 256.")
-    if not isinstance(alpha, int | float) or not 0 < alpha < float("inf"):
-        raise AdapterUnsupported(f"{CONFIG_FILE} has no lora_alpha above 0.")
-    return rank, alpha / (rank**0.5 if config.get("use_rslora") else rank)
+        alpha = options.get("lora_alpha", _ALPHA)
+        for pattern, own in (options.get("alpha_pattern") or {}).items():
+            if re.fullmatch(rf"(.*\.)?({pattern})", module):
+                alpha = own
+                break
+        scale = float(alpha / rank**0.5 if options.get("use_rslora") else alpha / rank)
+    except (ArithmeticError, AttributeError, TypeError, re.error):
+        scale = 0.0
+    if not 0 < scale < float("inf"):
+        raise AdapterCorrupt(f"lora_alpha and alpha_pattern of {CONFIG_FILE} give {module[:120]} no scale.")
+    return scale
 
 
 def _tensors(folder: Path) -> dict[str, np.ndarray]:

@@ -16,9 +16,9 @@ from adapters_store.manifest import (
     manifest_load,
 )
 from adapters_store.names import ServingName, parse_name
+from adapters_store.peft_config import plain_lora
 from adapters_store.weights import adapter_read
 from inference.adapter_checks import ServedBase, check_servable
-from inference.peft_folders import check_plain_lora
 
 if TYPE_CHECKING:
     from adapters_store.s3 import ObjectStore
@@ -126,12 +126,12 @@ def _manifest(data: bytes, name: ServingName, base: ServedBase) -> Manifest:
 def _plain(folder: Path) -> AdapterError:
     """Why a folder that is PEFT's alone is not served here: for what it holds, or for not telling its base."""
     try:
-        check_plain_lora(_read(folder / CONFIG_FILE, MAX_MANIFEST_BYTES))
+        plain_lora(_read(folder / CONFIG_FILE, MAX_MANIFEST_BYTES))
     except AdapterError as error:
         return type(error)(f"The adapter {folder.name} is refused: {error.message}")
     return AdapterUnsupported(
         f"The adapter {folder.name} is refused: PEFT's own folders do not say which base's bytes they were trained on. "
-        "python -m inference.adapter_import makes an adapter of it."
+        "python -m adapters_store.from_peft makes an adapter of it."
     )
 
 

@@ -8,13 +8,12 @@ import torch
 
 from adapters_store.architectures import PROVEN
 from adapters_store.errors import AdapterCorrupt, AdapterError, AdapterMissing, AdapterUnsupported, BadName
-from adapters_store.from_peft import PLAIN_STARTS
 from adapters_store.manifest import CONFIG_FILE
 from adapters_store.names import parse_name
+from adapters_store.peft_config import plain_lora
 from adapters_store.weights import manifest_read
 from inference.architectures import LAYERS
 from inference.convert import is_attune_folder
-from inference.peft_folders import check_plain_lora
 from inference.phase import position_of
 from inference.residual import SITE, ResidualStream
 
@@ -149,7 +148,7 @@ def check_folder(folder: Path, name: str) -> None:
             ) from None
         if not (folder / CONFIG_FILE).is_file():
             raise AdapterMissing(f"The adapter's folder has no {CONFIG_FILE}.") from None
-        check_plain_lora((folder / CONFIG_FILE).read_bytes())
+        plain_lora((folder / CONFIG_FILE).read_bytes())
         return
     if not is_attune_folder(folder):
         raise AdapterMissing(f"The folder of {parsed.name[:15]}… has no manifest.json.")

@@ -139,12 +139,12 @@ def test_what_vllm_0_26_would_read_past_is_refused(tmp_path, options, named):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"use_dora": True}, "DoRA is not"),
-        ({"alora_invocation_tokens": [1, 2]}, r"aLoRA \(alora_invocation_tokens\) is not"),
-        ({"modules_to_save": ["lm_head"], "bias": "all"}, "modules_to_save, bias are not"),
-        ({"lora_bias": True, "layer_replication": [[0, 1]]}, "lora_bias, layer_replication are not"),
-        ({"init_lora_weights": "pissa_niter_4"}, r"init_lora_weights \(pissa_niter_4\) is not"),
-        ({"peft_type": "IA3"}, "IA3 is not"),
+        ({"use_dora": True}, "DoRA"),
+        ({"alora_invocation_tokens": [1, 2]}, "aLoRA"),
+        ({"modules_to_save": ["lm_head"], "bias": "all"}, "bias, modules_to_save"),
+        ({"lora_bias": True, "layer_replication": [[0, 1]]}, "layer_replication, lora_bias"),
+        ({"init_lora_weights": "pissa_niter_4"}, r"init_lora_weights \(pissa_niter_4\)"),
+        ({"peft_type": "IA3"}, "this is IA3"),
     ],
 )
 def test_a_plain_folder_is_a_loras_or_refused_by_name(tmp_path, options, named):

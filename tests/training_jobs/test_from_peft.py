@@ -61,6 +61,34 @@ def test_it_computes_the_same_and_goes_back(tmp_path, options):
     torch.testing.assert_close(logits(again), expected, atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("rslora", [False, True])
+def test_patterns_and_their_scales_become_part_of_b(tmp_path, rslora):
+    theirs = stock(
+        tmp_path / "stock",
+        target_modules=["q_proj", "v_proj", "up_proj"],
+        rank_pattern={"v_proj": 6, r"layers\.1\.self_attn\.q_proj": 1},
+        alpha_pattern={"up_proj": 24, "layers.1.self_attn.v_proj": 2},
+        use_rslora=rslora,
+    )
+    manifest = adapter_import(tmp_path / "stock", tmp_path / "ours", base=BASE)
+    assert (manifest.rank, manifest.scale) == (6, 1.0)
+    with torch.no_grad():
+        expected = theirs(input_ids=TOKENS).logits
+    ours, _ = adapter_load(tiny_model(), tmp_path / "ours")
+    torch.testing.assert_close(logits(ours), expected, **TOLERANCE)
+    again = PeftModel.from_pretrained(tiny_model(), tmp_path / "ours").eval()
+    torch.testing.assert_close(logits(again), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("options", [{"lora_alpha": None}, {"lora_alpha": 0}, {"alpha_pattern": {"(": 2}}])
+def test_a_lora_without_a_scale(tmp_path, options):
+    stock(tmp_path / "stock")
+    path = tmp_path / "stock" / CONFIG_FILE
+    path.write_text(json.dumps(json.loads(path.read_text()) | options))
+    with pytest.raises(AdapterCorrupt, match=r"q_proj no scale|down_proj no scale"):
+        adapter_import(tmp_path / "stock", tmp_path / "ours", base=BASE)
+
+
 @pytest.mark.slow
 def test_a_peft_that_has_never_heard_of_us_takes_it(tmp_path):
     tiny_model().save_pretrained(tmp_path / "base")
@@ -87,18 +115,15 @@ def test_half_precision_is_read_as_it_is(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"use_dora": True}, "use_dora"),
+        ({"use_dora": True}, "DoRA"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
-        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens"),
+        ({"alora_invocation_tokens": [1]}, "aLoRA"),
         ({"bias": "all"}, "bias"),
         ({"lora_bias": True}, "lora_bias"),
-        ({"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"q_proj": 2}}, "alpha_pattern, rank_pattern"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights"),
         ({"position": "prefill"}, "position"),
         ({"some_option_of_tomorrow": 1}, "some_option_of_tomorrow"),
         ({"peft_type": "IA3"}, "IA3"),
-        ({"r": 0}, "no r from"),
-        ({"lora_alpha": None}, "lora_alpha"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused_by_name(tmp_path, changed, says):

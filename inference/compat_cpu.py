@@ -40,7 +40,9 @@ def install() -> None:
     from vllm.lora.layers.row_parallel_linear import RowParallelLinearWithLoRA
     from vllm.lora.model_manager import LoRAModelManager
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
+    from vllm.platforms.cpu import CpuPlatform
 
+    _overrides(CpuPlatform)
     _kernels(PunicaWrapperCPU)
     _slots((BaseLinearLayerWithLoRA, MergedColumnParallelLinearWithLoRA), LoRAModelManager)
     _bypass(ColumnParallelLinearWithLoRA)
@@ -52,6 +54,15 @@ def warm_up() -> None:
     from inference.kernels import warm_up
 
     warm_up()
+
+
+def _overrides(platform: Any) -> None:
+    """0.32. Every worker that starts has vLLM replace its own Triton kernels, for which it looks into every module that
+    is loaded, and stumbles over llvmlite's, which numba brings and the first engine's kernels have loaded. Once is
+    enough for a process. Goes when vLLM looks into its own modules alone.
+    """
+    original = platform.register_triton_kernel_overrides.__func__
+    platform.register_triton_kernel_overrides = classmethod(functools.cache(original))
 
 
 def _kernels(wrapper: Any) -> None:
@@ -152,8 +163,7 @@ def _slots(layers: Any, manager: Any) -> None:
 
 
 def _slots_of(layer: Any) -> "SiteSlots":
-    # Not before: numba brings llvmlite, and when vLLM replaces its own kernels at the start it looks into every module
-    # that is loaded, and stumbles over llvmlite's.
+    # Not before: this loads numba, and vLLM replaces its own kernels when the first engine starts, see _overrides.
     from inference.kernels import SiteSlots
 
     stack = layer.lora_a_stacked[0]

@@ -98,6 +98,7 @@ TOUCHED_ON_CPU = (
     "vllm.lora.layers.row_parallel_linear.RowParallelLinearWithLoRA.slice_lora_b",
     "vllm.model_executor.layers.linear.ColumnParallelLinear.forward",
     "vllm.model_executor.layers.linear.RowParallelLinear.forward",
+    "vllm.platforms.cpu.CpuPlatform.register_triton_kernel_overrides",
     "vllm.utils.ompmultiprocessing.OMPProcessManager.__init__",
     "vllm.utils.ompmultiprocessing.OMPProcessManager.configure_omp_envs",
 )

@@ -136,3 +136,22 @@ def test_a_cpus_engine_is_one_process_with_the_threads_that_a_worker_would_have(
         with compat.one_process(args):
             assert "OMP_NUM_THREADS" not in os.environ
         assert args.distributed_executor_backend == asked.get("distributed_executor_backend")
+
+
+@pytest.mark.slow
+def test_a_second_engine_in_a_process_starts_beside_what_the_first_has_loaded():
+    """Each engine's worker has the platform replace vLLM's kernels; those for CPUs have loaded numba by then."""
+    done = run("""
+        from inference import plugin
+        plugin.register()
+        plugin.require_active()
+        from vllm.platforms import current_platform
+        from vllm.triton_utils import dispatcher
+        current_platform.register_triton_kernel_overrides()
+        replaced = dict(dispatcher._registry)
+        assert replaced
+        from inference import kernels
+        current_platform.register_triton_kernel_overrides()
+        assert dispatcher._registry == replaced
+    """)
+    assert done.returncode == 0, done.stderr

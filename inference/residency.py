@@ -38,7 +38,8 @@ class Residency:
     and beside them what is in no file (put).
     """
 
-    #: So many adapters are read ahead for requests in the queue; more could push each other out before their turn.
+    #: So many adapters are read ahead for requests in the queue, and no more than a worker has places for: more could
+    #: push each other out before their turn.
     AHEAD = 4
 
     def __init__(
@@ -50,6 +51,7 @@ class Residency:
         prefetch: Callable[[Any], Iterable[dict[str, Any]]],
     ) -> None:
         self._capacity = capacity
+        self._ahead = min(self.AHEAD, capacity)
         self._max_bytes = max_bytes
         self._load = load
         self._prefetch = prefetch
@@ -89,7 +91,7 @@ class Residency:
 
     def _read_ahead(self, adapter: Any) -> tuple[Verdict, str] | None:
         """Have the workers read an adapter, in no step's time; None once all have."""
-        if self._reading == self.AHEAD:
+        if self._reading == self._ahead:
             return Verdict.READING, ""
         answers = list(self._prefetch(adapter))
         for answer in answers:

@@ -332,3 +332,32 @@ def test_no_step_reads_a_file_while_others_run():
         assert memory.get(number, f"adapter-{number}")
     assert len(readers) == 10, "bytes had pushed each out"
     assert threading.current_thread() not in readers
+
+
+def test_no_more_is_read_ahead_than_there_are_places_to_keep_it_in():
+    """As above with places for two, and four requests in the queue: what has been read is there when its turn comes."""
+    reads, may_read = [], threading.Semaphore(0)
+
+    def slow(name, path):
+        may_read.acquire()
+        reads.append(name)
+        return f"weights of {name}"
+
+    memory = AdapterMemory(read=slow, size=len, capacity=2, staged_bytes=1000)
+    residency = Residency(
+        capacity=2,
+        max_bytes=1000,
+        load=lambda wanted, drop: [memory.load(wanted.lora_int_id, wanted.lora_name, "here", drop)],
+        prefetch=lambda wanted: [memory.prefetch(wanted.lora_name, "here")],
+    )
+    queue = [1, 2, 3, 4]
+    for step in range(1000):
+        verdicts = {
+            number: residency.admit(adapter(number), step=step, running=running())[0] for number in queue
+        }
+        queue = [number for number in queue if verdicts[number] is not Verdict.READY]
+        may_read.release()
+        if not queue:
+            break
+        time.sleep(0.005)
+    assert reads == [f"adapter-{number}" for number in (1, 2, 3, 4)]

@@ -4,6 +4,7 @@ One RPC puts an adapter's tensors into a live slot. The id stays and the name ch
 that was computed with the old weights is not found under the new name, and a request under the old one is refused.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import numpy as np
 from adapters_store.errors import AdapterError, AdapterUnsupported
 from adapters_store.manifest import MANIFEST_FILE, TENSORS_FILE, BaseRef
 from adapters_store.names import Method, Position
+from adapters_store.peft_config import plain_lora
 from adapters_store.weights import adapter_pack
 from inference import compat_sync, plugin
 from inference.adapter_checks import check_servable
@@ -96,6 +98,8 @@ def recipe_of(model: "PeftModel") -> Recipe:
         raise AdapterUnsupported(
             f"{config.peft_type.value} adapters are not served; these are: {', '.join(sorted(_METHODS))}."
         )
+    if config.peft_type.value == "LORA":
+        plain_lora(json.dumps(config.to_dict(), default=list).encode())
     scales = set()
     for module in model.modules():
         held = getattr(module, "scaling" if method == "lora" else "scale", None)

@@ -131,6 +131,22 @@ def test_the_recipe_is_read_from_the_model(method, position):
     assert recipe_of(adapter_attach(tiny_model(), asked, seed=0)) == Recipe(method, position, 4, scale)
 
 
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"use_dora": True}, "DoRA"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights .pissa."),
+        ({"init_lora_weights": "olora"}, "init_lora_weights .olora."),
+        ({"alora_invocation_tokens": [1]}, "aLoRA"),
+    ],
+)
+def test_what_is_no_plain_lora_is_refused_by_name(option, says):
+    plain = {"r": 4, "target_modules": {"q_proj", "v_proj"}, "task_type": "CAUSAL_LM"}
+    recipe_of(get_peft_model(tiny_model(), LoraConfig(**plain)))
+    with pytest.raises(AdapterUnsupported, match=says):
+        recipe_of(get_peft_model(tiny_model(), LoraConfig(**plain, **option)))
+
+
 def test_what_has_no_one_scale_is_refused():
     plain = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]}
     ranked = get_peft_model(tiny_model(), LoraConfig(**plain, use_rslora=True))

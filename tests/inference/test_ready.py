@@ -71,8 +71,10 @@ def settings(engine: StandIn, tmp_path, monkeypatch) -> EngineSettings:
     return found
 
 
-def test_a_right_engine_is_ready(settings):
+def test_a_right_engine_is_ready(settings, engine):
     ready.main()
+    engine.answers[BASE] = [RIGHT, [5, 6, 7, 1]]
+    ready.main()  # the fourth token is a tie
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_right_engine_is_ready(settings):
         ({BASE: [[5, 6, 1, 8]]}, "are not those of transformers"),
         ({BASE: [RIGHT[:2]]}, "are not those of transformers"),
         ({CANARY: [RIGHT]}, "The canary adapter changes nothing"),
-        ({BASE: [RIGHT, [5, 6, 7, 1]]}, "adapters are not isolated"),
+        ({BASE: [RIGHT, [5, 6, 1, 8]]}, "adapters are not isolated"),
     ],
 )
 def test_a_wrong_engine_is_told_from_one_that_is_late(settings, engine, answers, sentence, capsys):

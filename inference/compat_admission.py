@@ -105,7 +105,8 @@ def _admitted(scheduler: Any, request: Any, fail: Any) -> bool:
     if verdict is Verdict.FAILED:
         logger.error("Request %s ends here: %s", request.request_id, why)
         fail(scheduler, request)
-    elif verdict is not Verdict.READING:
+    elif verdict is not Verdict.READING or request.attune_overtaken > Line.PATIENCE:
+        # A slow disk ages nobody; but who has waited too long keeps the line closed while its adapter is read.
         line.asked(request)
     return verdict is Verdict.READY
 

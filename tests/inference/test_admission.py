@@ -96,6 +96,22 @@ def test_0_26_lets_a_request_be_overtaken_so_often_and_no_more(scheduler):
     assert scheduler.may_run(request()), "without an adapter nobody is in the way"
 
 
+def test_the_line_stays_closed_while_the_adapter_of_who_waited_too_long_is_read(scheduler):
+    from inference.residency import Verdict
+    from inference.scheduling import Line
+
+    first = request(Verdict.FULL)
+    for step in range(Line.PATIENCE + 1):
+        scheduler.current_step = step
+        scheduler.may_run(first)
+        passed = scheduler.may_run(request(Verdict.READY))
+    assert not passed
+    first.lora_request.verdict = Verdict.READING
+    scheduler.current_step += 1
+    assert not scheduler.may_run(first)
+    assert not scheduler.may_run(request(Verdict.READY)), "it would take the room that the first is read for"
+
+
 def test_0_26_keeps_its_own_reasons_to_wait(scheduler):
     from inference.residency import Verdict
 

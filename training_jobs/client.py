@@ -8,7 +8,7 @@ from typing import TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from training_jobs.errors import Away, Fenced, OurFault
+from training_jobs.errors import AWAY_STATUSES, Away, Fenced, OurFault, PassingFault
 from training_jobs.messages import (
     Claim,
     Complete,
@@ -30,7 +30,11 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class WebAway(Exception):
-    """The web application could not be reached, or had a fault of its own."""
+    """The web application could not be reached. The same call may work in a moment."""
+
+
+class WebFailed(WebAway):
+    """It answered, with a fault of its own. The same call may work in a moment, too."""
 
 
 class WebApp:
@@ -64,8 +68,10 @@ class WebApp:
             raise WebAway(f"The web application cannot be reached ({type(error).__name__}).") from None
         if response.status_code in (404, 410):
             raise Fenced
-        if response.status_code >= 500 or response.status_code == 429:
+        if response.status_code in AWAY_STATUSES:
             raise WebAway(f"The web application answered {response.status_code}.")
+        if response.status_code >= 500:
+            raise WebFailed(f"The web application answered {response.status_code}.")
         if response.status_code >= 300:
             raise OurFault(
                 "refused_by_web", f"The web application refused the trainer's message: {_why(response)}"
@@ -86,7 +92,10 @@ class WebApp:
 
 
 class JobCalls:
-    """The calls of one claimed job. All raise Fenced once the job is not this worker's any more, and OurFault."""
+    """The calls of one claimed job. All raise Fenced once the job is not this worker's any more, and OurFault.
+
+    But for heartbeats, they raise Away or PassingFault when the web application was away, or failed, for too long.
+    """
 
     def __init__(self, web: WebApp, spec: JobSpec) -> None:
         self._web, self._token, self.epoch = web, spec.token, spec.epoch
@@ -114,16 +123,18 @@ class JobCalls:
         """Ten minutes outlast a restart of the web application; the lease decides whether the job is still ours."""
         try:
             return self._web._patiently(patience, f"{self._path}/{verb}", self._token, message, answer)
+        except WebFailed as error:
+            raise PassingFault("web_failed", str(error)) from None
         except WebAway as error:
             raise Away("web_away", str(error)) from None
 
 
 def _read(answer: type[M], response: httpx.Response) -> M:
-    """Raises WebAway for what is no answer of the web application's: a proxy's page, say."""
+    """Raises WebFailed for what is no answer of the web application's: a proxy's page, say."""
     try:
         return answer.model_validate_json(response.content)
     except ValidationError:
-        raise WebAway("The web application's address answered something else.") from None
+        raise WebFailed("The web application's address answered something else.") from None
 
 
 def _why(response: httpx.Response) -> str:

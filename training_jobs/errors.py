@@ -28,9 +28,16 @@ class PassingFault(JobFault):
 
 
 class Away(PassingFault):
-    """Storage or the web application cannot be reached. That says nothing of the job: it is none of its attempts."""
+    """Storage or the web application cannot be reached. That says nothing of the job: it is none of its attempts.
+
+    Whoever answers is not away: a fault of theirs counts, or a job that always meets it would never end.
+    """
 
     counts = False
+
+
+#: What a server, or a proxy before it, answers when it is there for nobody; any other fault is about what was asked.
+AWAY_STATUSES = frozenset({429, 502, 503, 504})
 
 
 class Fenced(Exception):

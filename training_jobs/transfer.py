@@ -2,14 +2,14 @@
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 
 from adapters_store.weights import file_sha256
 from training_jobs.client import JobCalls
-from training_jobs.errors import Away
+from training_jobs.errors import AWAY_STATUSES, Away, PassingFault
 from training_jobs.messages import Download, Object, UploadRequest
 
 _CHUNK = 1 << 20
@@ -26,15 +26,10 @@ class Storage:
         self._http.close()
 
     def download(self, source: Download, path: Path) -> Path:
-        """Raises Away if storage does not give the promised bytes, after a few attempts."""
-        for attempt in range(_ATTEMPTS):
-            time.sleep(attempt)
-            try:
-                if self._fetch(source, path):
-                    return path
-            except (httpx.HTTPError, OSError):
-                continue
-        raise Away("storage_unavailable", "The job's data could not be read from object storage.")
+        """Raises Away or PassingFault if storage does not give the promised bytes, after a few attempts."""
+        what = "The job's data could not be read from object storage."
+        _patiently(lambda: self._fetch(source, path), what)
+        return path
 
     def _fetch(self, source: Download, path: Path) -> bool:
         """Whether the bytes are the promised ones."""
@@ -50,19 +45,39 @@ class Storage:
         return size == source.size and hasher.hexdigest() == source.sha256
 
     def upload(self, path: Path, calls: JobCalls) -> Object:
-        """Store a file under its own digest; a fresh URL for every attempt. Raises Fenced, Away."""
+        """Store a file under its own digest; a fresh URL for every attempt. Raises Fenced, Away, PassingFault."""
         there = Object(sha256=file_sha256(path), size=path.stat().st_size)
-        for attempt in range(_ATTEMPTS):
-            time.sleep(attempt)
+
+        def put() -> bool:
             slot = calls.upload_slot(UploadRequest(epoch=calls.epoch, **there.model_dump()))
-            if slot.already_there:
-                return there
-            try:
+            if not slot.already_there:
                 self._http.put(slot.url, content=_chunks(path), headers=slot.headers).raise_for_status()
-                return there
-            except (httpx.HTTPError, OSError):
-                continue
-        raise Away("storage_unavailable", "The trained adapter could not be written to object storage.")
+            return True
+
+        _patiently(put, "The trained adapter could not be written to object storage.")
+        return there
+
+
+def _patiently(act: Callable[[], bool], what: str) -> None:
+    """Until `act` gives True or was tried a few times; the last fault decides. `what` begins its sentence."""
+    fault: PassingFault = Away("storage_unavailable", what)
+    for attempt in range(_ATTEMPTS):
+        time.sleep(attempt)
+        try:
+            if act():
+                return
+            fault = PassingFault("storage_failed", f"{what} What it gives is not what was stored.")
+        except httpx.HTTPError as error:
+            fault = _fault(error, what)
+        except OSError as error:
+            fault = PassingFault("disk_failed", f"{what} The trainer's disk has a fault: {error.strerror}.")
+    raise fault
+
+
+def _fault(error: httpx.HTTPError, what: str) -> PassingFault:
+    if isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in AWAY_STATUSES:
+        return PassingFault("storage_failed", f"{what} It answered {error.response.status_code}.")
+    return Away("storage_unavailable", what)
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -35,6 +35,8 @@ class WebDouble:
         self.spec: dict[str, Any] = {}
         #: A status that refuses the claim.
         self.claims: int | None = None
+        #: A status with which the object store refuses everything.
+        self.storage: int | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -144,13 +146,14 @@ class WebDouble:
                 self._reply(status, body.encode())
 
             def do_GET(self) -> None:
-                self._reply(200, double.objects[self._digest()])
+                data = double.objects.get(self._digest())
+                self._reply(double.storage or (404 if data is None else 200), data or b"")
 
             def do_PUT(self) -> None:
                 data = self._body()
                 right = base64.b64encode(hashlib.sha256(data).digest()).decode()
-                if self.headers["x-amz-checksum-sha256"] != right:
-                    self._reply(400, b"checksum")
+                if self.headers["x-amz-checksum-sha256"] != right or double.storage:
+                    self._reply(double.storage or 400, b"")
                 else:
                     double.objects[self._digest()] = data
                     self._reply(200, b"")

@@ -13,7 +13,8 @@ class PlayedEngine:
     """`refuse`: (status, code) for adapters; `same`: adapters change nothing; `asked`: models in order. `said`: the
     log-probability of every token that it says, as the base model and with an adapter; the played trainer's are equal.
 
-    `served`: the one base model; `broken`: an adapter over which it breaks down. `forgets`: what it answers
+    `served`: the one base model; `broken`: an adapter over which it breaks down; `busy`: it has no room for so many
+    questions. `forgets`: what it answers
     when it is told to forget an adapter, `in_use` whether a prompt needs it, and `deleted` those that it was told of.
     """
 
@@ -23,6 +24,7 @@ class PlayedEngine:
         self.said = list(LOGPROBS)
         self.served = "tiny"
         self.broken: str | None = None
+        self.busy = 0
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.deleted: list[str] = []
@@ -67,6 +69,9 @@ class PlayedEngine:
     def answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.asked.append(body["model"])
         self.bodies.append(body)
+        if self.busy:
+            self.busy -= 1
+            return 503, {"error": {"message": "No room.", "type": "x", "param": None, "code": 503}}
         adapted = "/" in body["model"]
         refusal: tuple[int, str | int] | None = self.refuse if adapted else None
         if not adapted and body["model"] != self.served:

@@ -20,7 +20,7 @@ from webapp.api.shapes import adapter_shape, job_shape
 from webapp.config.faults import BadRequest
 from webapp.datasets.models import ObjectRemoval
 from webapp.datasets.storage import store
-from webapp.jobs.gate import gate
+from webapp.jobs.gate import gate, gate_all
 from webapp.jobs.models import Job, State
 from webapp.jobs.sweeper import objects_sweep
 from webapp.tenants.scope import Scope
@@ -167,6 +167,20 @@ def test_an_engine_with_another_base_says_nothing_of_the_adapter(
     job = gated(company, web, played_engine)
     assert job.state == State.GATING
     assert "does not answer as tiny does at the trainer" in job.events.last().message
+
+
+def test_an_adapter_is_tried_once_a_round(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it is due again at once, as it would be after the trials of many others: the round has an end."""
+    monkeypatch.setattr("webapp.jobs.gate._PAUSE", timedelta())
+    job, trainer = running(company, web)
+    trainer.complete(trainer.adapter())
+    played_engine.busy = 1
+    assert gate_all(asked=played_engine.engine)
+    assert Job.objects.get(id=job.id).state == State.GATING
+    assert gate_all(asked=played_engine.engine)
+    assert Job.objects.get(id=job.id).state == State.SUCCEEDED
 
 
 @pytest.mark.parametrize("logprob", [float("nan"), None, "x"])

@@ -36,12 +36,17 @@ _AWAY = "No engine is running at the moment. The adapter is trained, and will be
 
 
 def gate_all(*, asked: Engine) -> bool:
-    """Try every adapter that is due, one of each tenant in turn; whether an engine is there. If none is, all wait."""
+    """Try every adapter that is due, one of each tenant in turn; whether an engine is there. If none is, all wait.
+
+    Each is tried once: one that has to wait may be due again before the others were tried.
+    """
     tried: Counter[uuid.UUID] = Counter()
+    done: set[uuid.UUID] = set()
     # Looked at anew after each: a trial may take minutes, and a newcomer does not wait for all of somebody else's.
-    while due := list(_due()):
+    while due := [each for each in _due() if each[0] not in done]:
         job, tenant = min(due, key=lambda each: tried[each[1]])
         tried[tenant] += 1
+        done.add(job)
         try:
             gate(job=job, asked=asked)
         except EngineAway as error:

@@ -137,6 +137,18 @@ def test_worse_than_the_base_is_not_made_active(
     assert company.maren.active_adapter == job.adapter, "who wants it all the same can have it"
 
 
+def test_what_may_disagree_is_not_made_active(
+    company: Company, web: httpx.Client, played_engine: PlayedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too little was said as the base model to know what rounding does here."""
+    monkeypatch.setattr("webapp.jobs.verdict.FEWEST_COMPARED", 25)
+    job = gated(company, web, played_engine, logprobs=(-0.1, -0.9))
+    assert job.state == State.SUCCEEDED
+    assert company.maren.active_adapter is None
+    assert (warned(job)[0], job.report["gate"]["activated"]) == ("too_little_compared", False)
+    assert "up to 0.4 apart" in job.report["gate"]["warnings"][0]["message"]
+
+
 def test_what_cannot_be_judged_is_made_active_with_a_warning(
     company: Company, web: httpx.Client, played_engine: PlayedEngine
 ) -> None:

@@ -13,6 +13,7 @@ from webapp.jobs.verdict import (
     OTHER_BASE,
     SAME,
     Figures,
+    activates,
     cautions,
     figures_of,
     missed,
@@ -193,8 +194,19 @@ def test_what_was_compared_on_too_little_says_so(changes: dict[str, float], warn
     """A base model of which little is known allows less than it should, which no adapter has to pay for."""
     found = figures(**changes)
     assert missed(found) is None
-    codes = [caution.code for caution in cautions(report(comparison(-2, -1), comparison(-2, -1)), found)]
-    assert codes == ["too_little_compared"] * warned
+    told = cautions(report(comparison(-2, -1), comparison(-2, -1)), found)
+    assert [caution.code for caution in told] == ["too_little_compared"] * warned
+    assert all(len(caution.message) <= 500 for caution in told), "an event has room for it"
+
+
+@pytest.mark.parametrize("difference", [2e-3, OTHER_BASE])
+def test_what_may_disagree_is_not_made_the_active_one(difference: float) -> None:
+    found = figures(base_tokens=FEWEST_COMPARED - 1, difference=difference)
+    told = cautions(report(comparison(-2, -1), comparison(-2, -1)), found)
+    assert not activates(found, told)
+    assert f"up to {difference:.2g} apart, where 0.001 is allowed" in told[0].message
+    little = figures(tokens=3)
+    assert activates(little, cautions(report(comparison(-2, -1), comparison(-2, -1)), little))
 
 
 def test_preferences_are_told_as_shares_of_pairs() -> None:

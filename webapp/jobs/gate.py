@@ -24,7 +24,7 @@ from webapp.jobs.models import Job, State
 from webapp.jobs.probes import ProbeInvalid, probe_read
 from webapp.jobs.publish import job_fail_kept, job_results, job_succeed
 from webapp.jobs.trial import EngineAway, NotNow, Refused, TrialFailed, said_by_engine
-from webapp.jobs.verdict import Figures, Missed, as_report, cautions, figures_of, missed, same_base
+from webapp.jobs.verdict import Figures, Missed, activates, as_report, cautions, figures_of, missed, same_base
 from webapp.jobs.waiting import all_told, job_wait, ready
 
 _log = structlog.get_logger("attune.gate")
@@ -117,16 +117,16 @@ def _figures(row: Job, manifest: Manifest, probe: Probe, asked: Engine) -> Figur
 
 def _succeed(row: Job, manifest: Manifest, figures: Figures) -> None:
     found = cautions(Report.model_validate(row.report), figures)
-    activates = row.end_user_id is not None and "worse_than_base" not in [caution.code for caution in found]
+    activated = row.end_user_id is not None and activates(figures, found)
     with closing(job_results(row)) as results:
         objects_put(tenant=row.tenant.storage_id, parts=[results])
         with transaction.atomic():
             locked = job_locked(row.id)
             if locked.state == State.GATING:
-                locked.report |= {"gate": as_report(figures, found, activates=activates)}
+                locked.report |= {"gate": as_report(figures, found, activates=activated)}
                 for caution in found:
                     event_add(job=locked, message=caution.message, level="warn")
-                job_succeed(locked, manifest, results, activates=activates)
+                job_succeed(locked, manifest, results, activates=activated)
 
 
 @transaction.atomic

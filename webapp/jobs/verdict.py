@@ -51,9 +51,14 @@ class Figures:
         return self.difference > self.allowed and known
 
     @property
+    def uncertain(self) -> bool:
+        """Whether they are further apart than is allowed, while too little is known of the base model to fail it."""
+        return self.difference > self.allowed and not self.apart
+
+    @property
     def too_few(self) -> bool:
         """Whether too little was compared to say that they agree; that they are apart, one token can say."""
-        return self.tokens < FEWEST_COMPARED or self.difference > self.allowed
+        return self.tokens < FEWEST_COMPARED or self.uncertain
 
 
 class Missed(NamedTuple):
@@ -118,19 +123,11 @@ def missed(figures: Figures) -> Missed | None:
 
 
 def cautions(report: Report, figures: Figures) -> list[Caution]:
-    """What to know of an adapter that passes; with worse_than_base it does not become the active one."""
+    """What to know of an adapter that passes."""
     base, memory = report.against_base, report.against_memory
     found = []
     if figures.too_few:
-        found.append(
-            Caution(
-                "too_little_compared",
-                f"Engine and trainer said the same {figures.tokens} tokens with the adapter and "
-                f"{figures.base_tokens} without it, until ties parted them: too little to say whether the engine does "
-                f"with the adapter what the trainer computed. It takes {FEWEST_COMPARED} of each. Try the adapter "
-                "yourself, or start the job again.",
-            )
-        )
+        found.append(Caution("too_little_compared", _too_few(figures)))
     if base is None or not base.enough:
         return [*found, Caution("too_little_held_out", _too_little(base))]
     if base.worse:
@@ -152,6 +149,26 @@ def cautions(report: Report, figures: Figures) -> list[Caution]:
             )
         )
     return found
+
+
+def activates(figures: Figures, found: list[Caution]) -> bool:
+    """Whether an adapter that passes, and of which this was `found`, becomes its end user's active one by itself."""
+    return not figures.uncertain and "worse_than_base" not in [caution.code for caution in found]
+
+
+def _too_few(figures: Figures) -> str:
+    compared = (
+        f"Engine and trainer said the same {figures.tokens} tokens with the adapter and {figures.base_tokens} without "
+        "it, until ties parted them: too little to say whether the engine does with the adapter what the trainer "
+        f"computed. It takes {FEWEST_COMPARED} of each."
+    )
+    if not figures.uncertain:
+        return f"{compared} Try the adapter yourself, or start the job again."
+    return (
+        f"{compared} Their log-probabilities are up to {figures.difference:.2g} apart, where "
+        f"{figures.allowed:.2g} is allowed, so it is not made the active one: try it, and do that yourself, or start "
+        "the job again."
+    )
 
 
 def _too_little(base: Comparison | PreferenceComparison | None) -> str:

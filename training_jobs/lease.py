@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
 
+from adapters_store.traces import trace
 from training_jobs.checkpoint_uploads import CheckpointUploads
 from training_jobs.client import JobCalls, WebAway
 from training_jobs.errors import Fenced, JobFault
@@ -186,8 +187,8 @@ class Lease:
             if now >= beat_due:
                 try:
                     self._beat()
-                except Exception:  # whatever it is, the lease must not lapse for it
-                    log.exception("heartbeat")
+                except Exception as error:  # whatever it is, the lease must not lapse for it
+                    log.error("heartbeat: an unexpected error\n%s", trace(error))
                 beat_due = time.monotonic() + HEARTBEAT_SECONDS
             if self._closed.wait(min(HEARTBEAT_SECONDS, 0.1)):
                 return

@@ -20,6 +20,7 @@ from celery import signals
 from celery.worker import state
 
 from adapters_store.scratch import scratch_clear
+from adapters_store.traces import trace
 from training_jobs.client import WebApp, WebAway
 from training_jobs.errors import Fenced, JobFault
 from training_jobs.messages import PRESENCE_SECONDS, WorkerHello, queue_name
@@ -118,9 +119,14 @@ def _hellos(bases: list[str]) -> None:
             # Whatever it is: without this thread the trainer would be gone to all others, and train on.
             except Exception as error:
                 if not away:
-                    log.warning("presence: %s", error, exc_info=not isinstance(error, _EXPECTED))
+                    log.warning("presence: %s", _said(error))
                 away = True
         time.sleep(0.3)
+
+
+def _said(error: Exception) -> str:
+    """For the log: our own sentence, or of an unexpected error its type and place."""
+    return str(error) if isinstance(error, _EXPECTED) else f"an unexpected error\n{trace(error)}"
 
 
 def has_dropout(base: Path) -> bool:

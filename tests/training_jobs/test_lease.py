@@ -197,12 +197,14 @@ def test_an_event_that_is_told_again_has_its_number(lease, calls):
     assert told == {(1, "first"), (2, "second"), (3, "third")}
 
 
-def test_an_error_that_nobody_foresaw_does_not_end_the_heartbeats(lease, calls):
-    calls.answer = lambda beat: ZeroDivisionError()
+def test_an_error_that_nobody_foresaw_does_not_end_the_heartbeats(lease, calls, caplog):
+    calls.answer = lambda beat: ZeroDivisionError("a user's secret")
     lease.event("patient")
     until(lambda: len(calls.beats) > 3)
     calls.answer = lambda beat: None
     until(lambda: not lease._events)
+    assert "builtins.ZeroDivisionError" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_a_step_without_end_does_not_keep_the_job(lease, calls, storage, leaving, tmp_path):

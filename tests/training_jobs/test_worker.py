@@ -58,6 +58,15 @@ def test_a_base_with_dropout_is_known_by_its_folder(tmp_path, config, found):
     assert has_dropout(tmp_path) == found
 
 
+def test_an_unexpected_error_is_logged_without_its_text():
+    """While those of the protocol are sentences of our own."""
+    from training_jobs.client import WebAway
+    from training_jobs.worker import _said
+
+    assert _said(WebAway("It is away.")) == "It is away."
+    assert _said(ValueError("a user's secret")) == "an unexpected error\nbuiltins.ValueError"
+
+
 class Valkey:
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:

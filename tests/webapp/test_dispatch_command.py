@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+import structlog
 from django.db import transaction
 
 from tests.webapp.company import Company
 from tests.webapp.played_engine import PlayedEngine
 from tests.webapp.played_trainer import PlayedTrainer
 from tests.webapp.test_transitions import queued, running
+from webapp.jobs.management.commands.dispatch import _guarded
 from webapp.jobs.models import Job
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,6 +45,20 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_round_that_fails_is_logged_without_the_errors_text() -> None:
+    row = "zanzibar"
+
+    def broken_round() -> None:
+        raise ValueError(row)
+
+    with structlog.testing.capture_logs() as logs:
+        assert _guarded(broken_round) is None
+    [line] = logs
+    assert line["step"] == "broken_round"
+    assert line["error"].endswith("builtins.ValueError")
+    assert row not in str(line)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import structlog
 from django.core.management.base import BaseCommand
 from django.db import close_old_connections, connection
 
+from adapters_store.traces import trace
 from webapp.adapters.forgetting import forgettings_send
 from webapp.config.database import assert_owns_nothing
 from webapp.config.settings import settings
@@ -87,6 +88,6 @@ def _guarded(step: Callable[[], Any]) -> Any:
     try:
         return step()
     except Exception as error:
-        _log.warning("round failed", step=step.__name__, error=f"{type(error).__name__}: {error}"[:300])
+        _log.warning("round failed", step=step.__name__, error=trace(error))
         close_old_connections()
         return None

@@ -10,7 +10,9 @@ import httpx
 import openai
 import pytest
 import redis
+from django.db import connection
 from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 
 from tests.webapp.adapter_rows import another_base
 from tests.webapp.company import Company, talks
@@ -122,6 +124,18 @@ def test_after_a_fault_that_passes(company: Company, web: httpx.Client) -> None:
     assert delay(job) == Delay("fault", "It was away. Trying again from the last checkpoint, in 5 seconds.")
     Job.objects.update(wait_until=Now() - timedelta(seconds=1))
     assert delay(job).reason == "starting"
+
+
+def test_a_longer_list_takes_no_more_queries(company: Company, web: httpx.Client) -> None:
+    PlayedTrainer(web).hello(busy=True)
+    counts = []
+    for _ in range(2):
+        queued(company)
+        jobs = [*Job.objects.select_related("tenant__plan", "base")]
+        with CaptureQueriesContext(connection) as asked:
+            assert len(delays_of(jobs)) == len(jobs)
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
 
 
 def test_what_the_client_is_told(

@@ -58,6 +58,8 @@ class _Queue:
         self.trainers = [frozenset(bases) for bases in workers_alive().values_list("bases", flat=True)]
         self.idle = idle_workers()
         self.running = running_jobs()
+        aside = Job.objects.filter(state=State.QUEUED, wait_until__gt=Now())
+        self.aside = {*aside.values_list("id", flat=True)}
         self.places: dict[frozenset[str], dict[UUID, int]] = {}
 
     def delay(self, job: Job) -> Delay:
@@ -70,7 +72,7 @@ class _Queue:
                 f"No trainer of {base} is running at the moment. The job starts by itself when there is one.",
                 self._position(job, frozenset({base})),
             )
-        if Job.objects.filter(id=job.id, wait_until__gt=Now()).exists():
+        if job.id in self.aside:
             last = JobEvent.objects.filter(job=job).order_by("-id").values_list("message", flat=True).first()
             return Delay("fault", last or "")
         position = self._position(job, bases)

@@ -5,6 +5,7 @@ import os
 import httpx
 import pytest
 import redis
+from django.db.models.functions import Now
 
 from tests.webapp.adapter_rows import another_base
 from tests.webapp.company import Company, company_create, pair
@@ -14,6 +15,7 @@ from webapp.jobs.create import Wishes
 from webapp.jobs.dispatcher import dispatch_all, prepare_all
 from webapp.jobs.lifecycle import dispatch_undo, job_cancel, job_pause, job_resume
 from webapp.jobs.models import Job, Share, State
+from webapp.jobs.turns import unprepared
 from webapp.tenants.models import Plan, Tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -49,6 +51,16 @@ def turns(web: httpx.Client, count: int) -> list[str]:
         # All of it is trained.
         Job.objects.filter(id=row.id).update(state=State.SUCCEEDED, step=1000)
     return names
+
+
+def test_files_that_could_not_be_read_go_behind_all_others(company: Company, other_company: Company) -> None:
+    broken, younger = company.job(), other_company.job()
+    assert unprepared() == broken.id
+    # Its pause is over.
+    Job.objects.filter(id=broken.id).update(wait_until=Now())
+    assert unprepared() == younger.id
+    Job.objects.filter(id=younger.id).delete()
+    assert unprepared() == broken.id
 
 
 @pytest.mark.slow

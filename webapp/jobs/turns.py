@@ -32,11 +32,15 @@ def waiting(bases: Iterable[str]) -> QuerySet[Outbox]:
 
 
 def unprepared() -> UUID | None:
-    """The job to be prepared next: the first in the order of turns of those that are still to be validated."""
+    """The job to be prepared next: the first in the order of turns of those that are still to be validated.
+
+    Those that were set aside come after all others: what could not be read once may not be read the next time either.
+    """
     begun = Outbox.objects.filter(ready(of="job__"), job__state__in=(State.VALIDATING, State.QUEUED))
-    left = {*begun.filter(job__state=State.VALIDATING).values_list("job", flat=True)}
+    left = dict(begun.filter(job__state=State.VALIDATING).values_list("job", "job__wait_until"))
     turns = order(lines_of(begun), clock=clock(), slot_for_each=False) if left else []
-    return next((turn.job.job for turn in turns if turn.job.job in left), None)
+    line = [turn.job.job for turn in turns if turn.job.job in left]
+    return min(line, key=lambda job: left[job] is not None, default=None)
 
 
 def lines_of(rows: QuerySet[Outbox]) -> list[Line]:

@@ -82,6 +82,14 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes | str]]] = {
     "a crowd": ("people write", lambda: "".join(f"{DAY}{at}: a\n" for at in range(30_000))),
     "hashes": ("longer than", lambda: "#" + " " * 900_000 + "x" * 300 + "\n" + "text " * MB),
     "headings": ("passages", lambda: ("#" + " " * 150 + "x\n") * 20_000 + "text " * 100),
+    "comments": ("passages", lambda: "<!---->" * 73),
+    "comments without end, packed": ("passages", lambda: zipped({"a.txt": "<!---->" * 9_000 + "<!--" * 100})),
+    "private keys without end": (
+        '"private_key", "count": 340000',
+        lambda: (
+            json.dumps({"prompt": "a", "completion": "-----BEGIN PRIVATE KEY-----\n" * 34_000}) + "\n"
+        ) * 10,
+    ),
     "spaces in a message": (
         "one side",
         lambda: f"{DAY}Ann: a"

@@ -80,9 +80,10 @@ def credentials(text: str, seen: Glance) -> Iterator[Span]:
 
 
 def _private_keys(text: str) -> Iterator[Span]:
-    end = 0
+    end, last = 0, _PEM_END.search(text)
     while begin := _PEM.search(text, end):
-        last = _PEM_END.search(text, begin.end())
+        # Where one has no end, those after it have none: many would read the whole text each.
+        last = _PEM_END.search(text, begin.end()) if last else None
         body = _PEM_BODY.match(text, begin.end())
         end = last.end() if last else body.end() if body else begin.end()
         yield Span(begin.start(), end, "private_key")

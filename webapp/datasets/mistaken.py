@@ -36,8 +36,9 @@ _PACKAGES = {
 _PACKAGE_BYTES = 2_000
 #: Binary, and told by nothing but its name.
 _IWORK = ".iwa"
+#: A comment ends at its first "-->": were there other ways to read one, many would take for ever.
 _PAGE = re.compile(
-    rb"(?:<!--.*?-->\s*)*<(?:!doctype\s+html|(?:html|head|body|meta|title)[\s>/])", re.DOTALL | re.I
+    rb"(?:<!--(?:(?!-->).)*-->\s*)*<(?:!doctype\s+html|(?:html|head|body|meta|title)[\s>/])", re.DOTALL | re.I
 )
 _MARKUP = re.compile(rb"<(?:\?xml|!doctype|svg)\b", re.I)
 _HTML_WITHIN = re.compile(rb"<html[\s>]", re.I)

@@ -86,9 +86,8 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes | str]]] = {
     "comments without end, packed": ("passages", lambda: zipped({"a.txt": "<!---->" * 9_000 + "<!--" * 100})),
     "private keys without end": (
         '"private_key", "count": 340000',
-        lambda: (
-            json.dumps({"prompt": "a", "completion": "-----BEGIN PRIVATE KEY-----\n" * 34_000}) + "\n"
-        ) * 10,
+        lambda: (json.dumps({"prompt": "a", "completion": "-----BEGIN PRIVATE KEY-----\n" * 34_000}) + "\n")
+        * 10,
     ),
     "spaces in a message": (
         "one side",

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-#: What in a pattern stands for itself: an escaped character, or a class.
-_LITERAL = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+#: What in a pattern stands for itself: an escaped character, or a class. A class without end is one too: else each of
+#: many would be read to the pattern's end. The engine refuses it, and says no more than where it is.
+_LITERAL = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]?", re.DOTALL)
 
 
 def check_patterns(schema: Any) -> None:

@@ -34,10 +34,17 @@ PLACES = [
 def test_what_would_be_kept_in_part_is_refused_wherever_it_is(place):
     for pattern in KEPT:
         check_patterns(place(pattern))
+    check_patterns(place(f"[^{CANARY}"))
     for pattern in QUOTED:
         with pytest.raises(ValueError, match=r"lookahead|\^ only as its first") as refused:
             check_patterns(place(pattern))
         assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize("last", ["", "\\"])
+def test_classes_without_end_are_read_once(last):
+    """Each of them to the end of the pattern would take an hour."""
+    check_patterns({"pattern": "[" * 300_000 + last})
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ class ServedAdapters:
         self._resolver = AdapterResolver(settings, max_rank=lora.max_lora_rank)
         self._places = MemoryPlaces(slots=lora.max_cpu_loras, wait_seconds=settings.adapter_wait_seconds)
         self._prefetcher = Prefetcher(engine_client, remember=lora.max_cpu_loras)
+        self._pinned: set[str] = set()
         self._mending: dict[str, asyncio.Future[None]] = {}
         self._measuring: asyncio.Future[None] | None = None
         self._measured: dict[str, Any] = {}
@@ -109,24 +110,32 @@ class ServedAdapters:
         answer = await pin_adapter(self._engine, request)
         if answer["state"] == "failed":
             raise NotLoaded(answer["code"], answer["message"])
+        if request.lora_name not in self._pinned:
+            self._pinned.add(request.lora_name)
+            self._places.share(request.lora_name)
         return request.lora_name
 
     async def unpin(self, model: str) -> tuple[str, bool]:
         """Let an adapter go when others need the room; its name, and whether it was pinned."""
         _, name = await self._located(model)
-        return str(name), await unpin_adapter(self._engine, str(name))
+        was_pinned = await unpin_adapter(self._engine, str(name))
+        self._give_back_pinned(str(name))
+        return str(name), was_pinned
+
+    def _give_back_pinned(self, name: str) -> None:
+        if name in self._pinned:
+            self._pinned.remove(name)
+            self._places.give_back(name)
 
     async def delete(self, model: str) -> dict[str, Any]:
         """Forget an adapter in every tier; returns its name and what was removed where."""
         _, name = await self._located(model)
         self._prefetcher.forget(str(name))
         on_disk = await self._resolver.forget(name)
-        return {
-            "id": str(name),
-            "deleted": True,
-            "disk": on_disk,
-            **await remove_adapter(self._engine, str(name)),
-        }
+        removed = await remove_adapter(self._engine, str(name))
+        if not removed["in_use"]:
+            self._give_back_pinned(str(name))
+        return {"id": str(name), "deleted": True, "disk": on_disk, **removed}
 
     async def _located(self, model: str) -> tuple[AdapterSource, ServingName]:
         located = await self._resolver.locate(model)

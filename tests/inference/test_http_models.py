@@ -26,6 +26,8 @@ class OneWorker:
     def __init__(self, base: Path) -> None:
         self.vllm_config = SimpleNamespace(lora_config=SimpleNamespace(max_lora_rank=8, max_cpu_loras=4))
         self.model_config = SimpleNamespace(model=str(base))
+        self.engine_core = SimpleNamespace(call_utility_async=self.call_utility)
+        self.in_use = 0
         self.restart()
         self.asked = 0
 
@@ -44,6 +46,15 @@ class OneWorker:
             return [{**self.memory.figures(), "slots_taken": 3, "slot_lookups": {"hit": 4}}]
         assert method == "attune_prefetch"
         return [self.memory.prefetch(*args)]
+
+    async def call_utility(self, method: str, *args):
+        """What EngineCore answers (compat_pin, compat_removal)."""
+        if method == "attune_pin":
+            return self.memory.load(*args, [])
+        if method == "attune_unpin":
+            return True
+        assert method == "attune_remove"
+        return {"memory": 0, "slots": 0, "in_use": self.in_use}
 
 
 @pytest.fixture
@@ -139,6 +150,29 @@ async def test_a_name_that_nobody_has_is_missing(served):
 async def test_without_a_scope_nothing_is_served():
     with pytest.raises(NoRequestScope, match="AdapterScope"):
         await resolve_lora(SimpleNamespace(), "maren")
+
+
+async def pin(served: ServedAdapters) -> None:
+    """As a request that ends with it."""
+    scope = RequestScope()
+    await served.pin(scope, "maren")
+    scope.close()
+
+
+async def test_what_is_pinned_has_a_place_of_those_that_requests_wait_for(served, engine):
+    await pin(served)
+    await pin(served)
+    assert len(served._places) == 1
+    await served.unpin("maren")
+    await served.unpin("maren")
+    assert len(served._places) == 0
+    await pin(served)
+    engine.in_use = 1
+    await served.delete("maren")
+    assert len(served._places) == 1, "in use it stays, and stays pinned"
+    engine.in_use = 0
+    await served.delete("maren")
+    assert len(served._places) == 0
 
 
 async def test_who_reads_metrics_waits_for_no_step_and_has_one_question_asked(served, engine):

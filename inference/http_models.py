@@ -106,6 +106,9 @@ class ServedAdapters:
 
         Raises AdapterError, adapter_memory_full if what is pinned would leave no room for others.
         """
+        # What is taken to be in memory may have gone, and the engine would read it between two steps.
+        _, name = await self._located(model)
+        self._prefetcher.forget(str(name))
         request = await self.hold(scope, model)
         answer = await pin_adapter(self._engine, request)
         if answer["state"] == "failed":

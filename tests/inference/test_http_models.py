@@ -50,6 +50,7 @@ class OneWorker:
     async def call_utility(self, method: str, *args):
         """What EngineCore answers (compat_pin, compat_removal)."""
         if method == "attune_pin":
+            self.reads_before_pin = self.reads
             return self.memory.load(*args, [])
         if method == "attune_unpin":
             return True
@@ -173,6 +174,13 @@ async def test_what_is_pinned_has_a_place_of_those_that_requests_wait_for(served
     engine.in_use = 0
     await served.delete("maren")
     assert len(served._places) == 0
+
+
+async def test_what_is_pinned_is_read_before_the_engine_is_asked_whatever_was_in_memory_once(served, engine):
+    await served.hold(RequestScope(), "maren")
+    engine.restart()  # as when others' bytes have pushed it out
+    await pin(served)
+    assert engine.reads == engine.reads_before_pin == 1
 
 
 async def test_who_reads_metrics_waits_for_no_step_and_has_one_question_asked(served, engine):

@@ -22,8 +22,8 @@ def install() -> None:
         if verdict is Verdict.FULL:
             return failure(
                 AdapterMemoryFull(
-                    "There is no room in memory for one more adapter that stays: unpin another, or raise "
-                    "ATTUNE_CPU_SLOTS or ATTUNE_ADAPTER_MEMORY_BYTES."
+                    "There is no room in memory for one more adapter that stays: retry shortly, unpin another, or "
+                    "raise ATTUNE_CPU_SLOTS or ATTUNE_ADAPTER_MEMORY_BYTES."
                 )
             )
         if verdict is Verdict.FAILED:

@@ -5,6 +5,7 @@ before anything is trained.
 """
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -14,6 +15,10 @@ from starlette.responses import JSONResponse
 
 from adapters_store.chat_template import ChatEncoder, TemplateRefused, TemplateUnfit, TooLong
 from inference.http_errors import openai_error
+
+
+#: One thread: the tokenizer is shared, and while it reads what quotes control tokens it reads nothing else rightly.
+_READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attune-examples")
 
 
 class Message(BaseModel):
@@ -47,8 +52,11 @@ class ExampleRoute:
             return openai_error(400, "Send messages with a role and a content.", code="invalid_example")
         model = request.app.state.openai_serving_models.engine_client.model_config
         try:
+            loop = asyncio.get_running_loop()
             return JSONResponse(
-                await asyncio.to_thread(_tokens, model.tokenizer, example.messages, model.max_model_len)
+                await loop.run_in_executor(
+                    _READER, _tokens, model.tokenizer, example.messages, model.max_model_len
+                )
             )
         except TooLong:
             return openai_error(

@@ -54,9 +54,11 @@ def adapter_import(folder: Path, out: Path, *, base: BaseRef) -> Manifest:
     else:
         scale = 1.0
         for module, own in scales.items():
-            at, more = f"base_model.model.{module}.lora_", rank - ranks[module]
-            tensors[f"{at}A.weight"] = np.pad(tensors[f"{at}A.weight"], ((0, more), (0, 0)))
-            tensors[f"{at}B.weight"] = np.pad(tensors[f"{at}B.weight"], ((0, 0), (0, more))) * np.float32(own)
+            a, b = (f"base_model.model.{module}.lora_{part}.weight" for part in "AB")
+            more = rank - ranks[module]
+            if a in tensors and tensors[a].ndim == 2:  # adapter_write refuses what is no site
+                tensors[a] = np.pad(tensors[a], ((0, more), (0, 0)))
+            tensors[b] = np.pad(tensors[b], ((0, 0), (0, more))) * np.float32(own)
         config |= {
             "r": rank,
             "lora_alpha": rank,

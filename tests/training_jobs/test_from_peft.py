@@ -143,6 +143,23 @@ def test_what_peft_itself_saves_of_others_is_refused(tmp_path):
             adapter_import(tmp_path / folder, tmp_path / "ours", base=BASE)
 
 
+@pytest.mark.parametrize(
+    ("first", "says"), [(None, "lacks one of its parts"), (torch.ones(4), "dimensions")], ids=["no A", "a flat A"]
+)
+@pytest.mark.parametrize("patterns", [{}, {"rank_pattern": {"down_proj": 6}}], ids=["plain", "patterns"])
+def test_a_site_that_is_not_whole(tmp_path, patterns, first, says):
+    from safetensors.torch import save_file
+
+    stock(tmp_path / "stock", **patterns)
+    path = tmp_path / "stock" / TENSORS_FILE
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.endswith("lora_A.weight"))
+    del tensors[name]
+    save_file(tensors if first is None else tensors | {name: first}, path)
+    with pytest.raises(AdapterCorrupt, match=says):
+        adapter_import(tmp_path / "stock", tmp_path / "ours", base=BASE)
+
+
 def test_folders_that_are_not_whole(tmp_path):
     with pytest.raises(AdapterMissing, match=CONFIG_FILE):
         adapter_import(tmp_path, tmp_path / "ours", base=BASE)

@@ -111,13 +111,17 @@ def _answer(settings: EngineSettings, model: str) -> list[int]:
 
 
 def wait(settings: EngineSettings, *, seconds: float) -> None:
-    """Check until it holds; what does not change by waiting is raised at once."""
+    """Check until it holds; what does not change by waiting (WrongEngine) is raised at once, NotReady at the end."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             return check(settings)
-        except httpx.TransportError:
+        except WrongEngine:
+            raise
+        except (NotReady, httpx.TransportError) as error:
             if time.monotonic() > deadline:
+                if isinstance(error, NotReady):
+                    raise
                 raise NotReady(f"Nothing answers on port {settings.engine_port}.") from None
             time.sleep(0.5)
 

@@ -23,6 +23,7 @@ class StandIn:
     def __init__(self, port: int) -> None:
         self.port = port
         self.status = 200
+        self.faults: list[int] = []
         self.answers: dict[str, list[list[int]]] = {BASE: [RIGHT], CANARY: [CHANGED]}
 
     def say(self, model: str) -> list[int]:
@@ -36,7 +37,7 @@ def engine() -> Iterator[StandIn]:
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
             body = json.dumps({"choices": [{"token_ids": stand_in.say(asked["model"])}]}).encode()
-            self.send_response(stand_in.status)
+            self.send_response(stand_in.faults.pop() if stand_in.faults else stand_in.status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -101,6 +102,15 @@ def test_a_refusal_is_final_and_a_fault_may_pass(settings, engine, status, code,
         ready.main()
     assert end.value.code == code
     assert f"The engine answered {status} for {BASE}" in capsys.readouterr().err
+
+
+def test_a_fault_that_passes_is_waited_for(settings, engine):
+    engine.faults = [503, 500]
+    ready.wait(settings, seconds=60)
+    assert engine.faults == []
+    engine.status = 404
+    with pytest.raises(WrongEngine):
+        ready.wait(settings, seconds=60)
 
 
 def test_an_engine_that_is_not_there_is_not_ready(settings):

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from inference.http_errors import openai_error
-from inference.http_models import ServedAdapters, served_adapters
+from inference.http_models import ServedAdapters, measure, served_adapters
 from inference.request_scope import current_scope
 
 _ROOT = "/v1/adapters/"
@@ -26,7 +26,7 @@ class AdapterRoutes:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] == "/metrics":
-            served_adapters(scope["app"].state.openai_serving_models).measure()
+            measure(scope["app"].state.openai_serving_models)
         if scope["type"] != "http" or not scope["path"].startswith(_ROOT):
             return await self.app(scope, receive, send)
         response = await self._answer(Request(scope, receive))

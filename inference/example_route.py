@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse
 from adapters_store.chat_template import ChatEncoder, TemplateRefused, TemplateUnfit, TooLong
 from inference.http_errors import openai_error
 
-
 #: One thread: the tokenizer is shared, and while it reads what quotes control tokens it reads nothing else rightly.
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attune-examples")
 

@@ -155,6 +155,13 @@ def served_adapters(models: Any) -> ServedAdapters:
     return found
 
 
+def measure(models: Any) -> None:
+    """ServedAdapters.measure, where an adapter has been asked for: anyone may read /metrics, and nobody waits there."""
+    found: ServedAdapters | None = getattr(models, "attune_adapters", None)
+    if found is not None:
+        found.measure()
+
+
 async def resolve_lora(models: Any, lora_name: str) -> LoRARequest:
     """In place of OpenAIServingModels.resolve_lora (compat_http); AdapterErrors go up to AdapterScope."""
     scope = current_scope()

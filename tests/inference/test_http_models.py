@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 from adapters_store.errors import AdapterCorrupt, AdapterMissing
 from adapters_store.manifest import TENSORS_FILE
 from inference import http_models
+from inference.adapter_routes import AdapterRoutes
 from inference.convert import vllm_matrices
 from inference.http_models import ServedAdapters, resolve_lora
 from inference.memory import AdapterMemory
@@ -198,3 +199,24 @@ async def test_who_reads_metrics_waits_for_no_step_and_has_one_question_asked(se
     served.measure()
     await asyncio.sleep(0)
     assert engine.asked == 1, "not again within a second"
+
+
+async def test_who_reads_metrics_before_any_adapter_was_asked_for_makes_nothing(served, engine):
+    models = SimpleNamespace(engine_client=engine)
+    app = SimpleNamespace(state=SimpleNamespace(openai_serving_models=models))
+    reads = []
+
+    async def page(scope, receive, send):
+        reads.append(scope["path"])
+
+    async def read_metrics():
+        await AdapterRoutes(page)({"type": "http", "path": "/metrics", "app": app}, None, None)
+
+    await read_metrics()
+    assert vars(models) == {"engine_client": engine}
+    models.attune_adapters = served
+    engine.step = asyncio.get_running_loop().create_future()
+    await read_metrics()
+    await asyncio.sleep(0)
+    assert engine.asked == 1
+    assert reads == ["/metrics"] * 2

@@ -144,7 +144,9 @@ def test_what_peft_itself_saves_of_others_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("first", "says"), [(None, "lacks one of its parts"), (torch.ones(4), "dimensions")], ids=["no A", "a flat A"]
+    ("first", "says"),
+    [(None, "lacks one of its parts"), (torch.ones(4), "dimensions")],
+    ids=["no A", "a flat A"],
 )
 @pytest.mark.parametrize("patterns", [{}, {"rank_pattern": {"down_proj": 6}}], ids=["plain", "patterns"])
 def test_a_site_that_is_not_whole(tmp_path, patterns, first, says):

@@ -26,8 +26,8 @@ class EngineMetrics:
     generated_tokens: float
     preemptions: int
     prefix_hit_rate: float | None
-    #: Places in memory for distinct adapters: those that prompts (with an all-position adapter: requests) need now, and
-    #: how many there are, None before the first of them.
+    #: Places in memory for distinct adapters: those that prompts (with an all-position adapter: requests) need now or
+    #: that are pinned, and how many there are, None before the first of them.
     adapter_places_taken: int
     adapter_places: int | None
     adapter_hit_rate: float | None

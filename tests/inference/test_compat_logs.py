@@ -1,4 +1,4 @@
-"""vLLM's own code on a schema that cannot be compiled, with the plugin at work: what its log says of it."""
+"""vLLM's own code on schemas and what breaks them, with the plugin at work: what its log says of it."""
 
 import pytest
 
@@ -43,3 +43,33 @@ def test_a_schema_that_cannot_be_compiled_is_logged_without_what_it_says():
     assert "builtins.RuntimeError" in said
     assert "LLMatcher error" in said
     assert CANARY not in said
+
+
+def test_tokens_that_a_grammar_does_not_take_are_not_in_the_log():
+    done = run("""
+        from types import SimpleNamespace
+        from inference import plugin
+        plugin.register()
+        plugin.require_active()
+        from vllm.v1 import structured_output
+        from vllm.v1.core.sched import scheduler
+        from vllm.v1.structured_output.backend_xgrammar import XgrammarGrammar
+
+        matcher = SimpleNamespace(accept_token=lambda token: False)
+        grammar = XgrammarGrammar(vocab_size=1, matcher=matcher, ctx=None)
+        assert not grammar.accept_tokens("request-one", [4711])
+        # As they log it, word by word: their sources are what was read.
+        structured_output.logger.error(
+            "Unexpected: grammar terminated or rejected draft token %s for request %s during bitmask fill.",
+            4711,
+            "request-two",
+        )
+        scheduler.logger.error(
+            "Unexpected: grammar rejected tokens %s for request %s. Terminating request.", [4711], "request-three"
+        )
+    """)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    for request in ("request-one", "request-two", "request-three"):
+        assert request in said
+    assert "4711" not in said

@@ -33,7 +33,10 @@ def forgettings_send(*, asked: Engine) -> bool:
             row.delete()
             continue
         Forgetting.objects.filter(id=row.id).update(not_before=Now() + _PAUSE)
-        _log.warning("engine did not forget an adapter", status=told and told.status_code)
+        if told is not None and told.status_code == 200:
+            _log.info("engine forgets an adapter once no prompt needs it")
+        else:
+            _log.warning("engine did not forget an adapter", status=told and told.status_code)
         if told is None:
             return False
     return True

@@ -68,8 +68,8 @@ def adapter_train(
 
     `examples` are of the hyperparameters' type.
 
-    `halved`: an attempt before this one took more memory than there was, so this one takes half a batch at a time (on
-    a GPU, running out of memory is an error that the attempt itself deals with).
+    `halved`: an attempt before this one may have taken more memory than there was, so this one takes half a batch at a
+    time (on a GPU, running out of memory is an error that the attempt itself deals with).
 
     `with_probe`: an engine is going to be asked what the adapter says, so the outcome has the trainer's own answers.
 

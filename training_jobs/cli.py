@@ -83,7 +83,7 @@ class Progress:
         early = f"stopped after step {step} of {total}: " if step < total else ""
         self._say(f"{early}the adapter is the one of step {best_step}, the best")
 
-    def halved(self, step: int) -> None:
+    def halved(self, step: int | None) -> None:
         self._say(f"out of memory after step {step}: half a batch at a time from here on")
 
     def parted(self, parts: int, *, needed: int, free: int) -> None:

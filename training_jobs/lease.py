@@ -98,12 +98,14 @@ class Lease:
             f"step {best_step}."
         )
 
-    def halved(self, step: int) -> None:
-        self.event(
-            f"The trainer ran out of memory after step {step}. It goes on with half a batch at a time, which is slower "
-            "and learns the same.",
-            level="warn",
-        )
+    def halved(self, step: int | None) -> None:
+        why = f"The trainer ran out of memory after step {step}. It goes on"
+        if step is None:
+            why = (
+                "An attempt before this one failed, and something on its machine ran out of memory, perhaps the "
+                "training. This one goes on"
+            )
+        self.event(f"{why} with half a batch at a time, which is slower and learns the same.", level="warn")
 
     def parted(self, parts: int, *, needed: int, free: int) -> None:
         self.event(

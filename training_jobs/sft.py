@@ -31,7 +31,7 @@ class SupervisedRun(Training):
     def train(self, checkpoint: Path | None = None, *, halved: bool = False) -> Trained:
         """From `checkpoint` on, if there is one, all is what it would have been without the interruption.
 
-        With `halved`, half a batch is computed at a time on a CPU: the attempt before took too much memory.
+        With `halved`, half a batch is computed at a time on a CPU: an attempt before may have taken too much memory.
 
         Raises Stopped (after a checkpoint) when the watcher asks for it; UserFault if a loss is no longer a number, or
         if half a batch is still too much for the memory; JobFault (needs_more_memory) before it begins if the memory
@@ -45,7 +45,7 @@ class SupervisedRun(Training):
         self.progress.parts = max(self.progress.parts, planned)
         if halved and not self.on_gpu:
             self.progress.parts = max(self.progress.parts, 2 * planned)
-            self.watcher.halved(self.progress.step)
+            self.watcher.halved(None)
         if checkpoint is None and self.held_out:
             self.judge_base(self.score())
         self.begin()

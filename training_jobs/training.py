@@ -38,8 +38,9 @@ class Watcher(Protocol):
     def kept(self, best_step: int, *, step: int, total: int) -> None:
         """After the last step, if the weights of an earlier one are the better ones and are kept."""
 
-    def halved(self, step: int) -> None:
-        """Memory ran out after `step` steps: from here on, half a batch is computed at a time."""
+    def halved(self, step: int | None) -> None:
+        """Memory ran out after `step` steps, or, with None, perhaps in an attempt before: from here on, half a batch is
+        computed at a time."""
 
     def parted(self, parts: int, *, needed: int, free: int) -> None:
         """A whole batch would need so many bytes and fewer are free: it is computed in `parts`, one after the other."""

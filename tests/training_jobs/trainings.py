@@ -30,7 +30,7 @@ class Recorder:
     checkpoints: list[tuple[int, Path]] = field(default_factory=list)
     #: (best step, last step, all steps), and the steps after which memory ran out.
     keeps: list[tuple[int, int, int]] = field(default_factory=list)
-    halvings: list[int] = field(default_factory=list)
+    halvings: list[int | None] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
 
     def step(self, step: int, total: int, loss: float) -> None:
@@ -44,7 +44,7 @@ class Recorder:
     def kept(self, best_step: int, *, step: int, total: int) -> None:
         self.keeps.append((best_step, step, total))
 
-    def halved(self, step: int) -> None:
+    def halved(self, step: int | None) -> None:
         self.halvings.append(step)
 
     def parted(self, parts: int, *, needed: int, free: int) -> None:

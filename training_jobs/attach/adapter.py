@@ -90,14 +90,14 @@ def adapter_load(model: PreTrainedModel, folder: Path) -> tuple[PeftModel, Manif
     if its sites are.
     """
     manifest, arrays = adapter_read(folder)
-    config = peft_config(recipe_of(manifest))
+    config = peft_config(_recipe_of(manifest))
     config.target_modules = {str(site).removeprefix("base_model.model.") for site in sites_of(manifest)}
     attached = get_peft_model(model, config)
     tensors_set(attached, {name: torch.from_numpy(array) for name, array in arrays.items()})
     return attached, manifest
 
 
-def recipe_of(manifest: Manifest) -> Recipe:
+def _recipe_of(manifest: Manifest) -> Recipe:
     """All of it but where it acts, which the manifest's tensors say."""
     of_lora = {"alpha": manifest.scale * manifest.rank} if manifest.method == "lora" else {}
     return Recipe(method=manifest.method, position=manifest.position, rank=manifest.rank, **of_lora)

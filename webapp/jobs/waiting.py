@@ -19,7 +19,7 @@ def ready(*, of: str = "") -> Q:
 
 @transaction.atomic
 def job_wait(*, job: uuid.UUID, state: State, pause: timedelta, reason: str) -> None:
-    """The job stays in `state` and is not `due` for a while. Its history says why, once for each reason."""
+    """The job stays in `state` and is not `ready` for a while. Its history says why, once for each reason."""
     row = job_locked(job)
     if row.state != state:
         return
@@ -30,7 +30,7 @@ def job_wait(*, job: uuid.UUID, state: State, pause: timedelta, reason: str) -> 
 
 
 def all_told(*, state: State, reason: str) -> None:
-    """Every job in `state` says in its history why none of them moves, once; they stay as `due` as they were."""
+    """Every job in `state` says in its history why none of them moves, once; they stay as `ready` as they were."""
     last = JobEvent.objects.filter(job=OuterRef("id")).order_by("-id").values("message")[:1]
     untold = Job.objects.filter(state=state).alias(last=Subquery(last)).exclude(last=reason)
     for job in untold.values_list("id", flat=True):

@@ -108,6 +108,21 @@ def test_every_file_that_was_not_used_is_named() -> None:
     assert any(note.startswith("4 files of the archive were left out: ") for note in told["notes"])
 
 
+@pytest.mark.parametrize("document", [DOCX, ODT, EPUB])
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
+def test_documents_attached_to_a_chat_are_left_out(document: dict[str, bytes | str], method: int) -> None:
+    files: dict[str, bytes | str] = {"chat.txt": CHAT_OF_WHATSAPP, "attached": zipped(document, method)}
+    report = check(zipped(files), me="Ben").report
+    assert (report.error, report.good) == (None, 1)
+    [left] = report.as_json()["left_out"]["listed"]
+    assert (left["name"], left["reason"]) == ("attached", "not text")
+
+
+def test_a_chat_may_speak_of_documents() -> None:
+    chat = CHAT_OF_WHATSAPP + "13/05/2024, 10:06 - Ben: the type is application/epub+zip\n"
+    assert check(zipped({"chat.txt": chat}), me="Ben").report.good == 1
+
+
 def test_a_list_of_names_was_used() -> None:
     users = [{"id": "U1", "profile": {"real_name": "Ann"}}, {"id": "U2", "profile": {"real_name": "Ben"}}]
     said = [{"type": "message", "user": f"U{at}", "text": "hi", "ts": f"{at}.0"} for at in (1, 2)]

@@ -26,7 +26,7 @@ _OFFICE = (
     "This is {kind}. Save its text as plain text (UTF-8, .txt) and upload that; of a table or of conversations, write "
     'a row each as JSON Lines: {{"prompt": "…", "completion": "…"}}.'
 )
-#: What stands in some file of each kind of package, at its start.
+#: What stands in some file of each kind of package, at its start: in XML, or as the name of a type alone.
 _PACKAGES = {
     b"schemas.openxmlformats.org/package/2006/content-types": "an Office document (.docx, .xlsx, .pptx)",
     b"application/vnd.oasis.opendocument": "an Office document (.odt, .ods, .odp)",
@@ -34,6 +34,7 @@ _PACKAGES = {
     b"application/epub+zip": "an e-book (EPUB)",
 }
 _PACKAGE_BYTES = 2_000
+_TYPE = b"application/"
 #: Binary, and told by nothing but its name.
 _IWORK = ".iwa"
 #: A comment ends at its first "-->": were there other ways to read one, many would take for ever.
@@ -75,10 +76,17 @@ def html_export(*, beside: str = "") -> FileError:
 
 
 def package_kind(name: str, head: bytes) -> str | None:
-    """What a ZIP is, if one of its files (the name, how it begins) shows that it is a document."""
-    start = head[:_PACKAGE_BYTES]
-    kinds = (kind for sign, kind in _PACKAGES.items() if sign in start)
-    return next(kinds, "a document of Pages, Numbers or Keynote" if name.endswith(_IWORK) else None)
+    """What a ZIP is, if one of its files (the name, how it begins) shows that it is a document.
+
+    One that is itself packed in the archive shows nothing (a chat's attachment), nor does a text that speaks of the
+    signs.
+    """
+    if name.endswith(_IWORK):
+        return "a document of Pages, Numbers or Keynote"
+    start = _text(head[:_PACKAGE_BYTES])
+    if not start.startswith((b"<", _TYPE)):
+        return None
+    return next((kind for sign, kind in _PACKAGES.items() if sign in start), None)
 
 
 def office_document(kind: str) -> FileError:

@@ -11,7 +11,12 @@ _AFTER = "\u0080-\u00bf" + "".join(re.escape(chr(code)) for code in _TYPED)
 #: The first byte of a character in UTF-8, and those after it.
 _READ_WRONGLY = re.compile(f"[\u00c2-\u00f4][{_AFTER}]+")
 #: What may stand behind a last letter: "JOSÉ…" is no "JOSɅ".
-_PUNCTUATION = "…”“’‘„–—‹›«»™€\u00a0"
+_PUNCTUATION = "…”“’‘„–—‹›«»™€¡¿\u00a0"
+#: What may stand behind a small one, in twos ("déjà…»"); behind a no-break space there may be anything.
+_BEHIND_SMALL = frozenset(f"{_PUNCTUATION}‚®©°²·•§\u00ad")
+_SPACE = "\u00a0"
+#: Small letters and what nobody types behind them: how "’", "–" and a byte order mark begin.
+_NEVER_TYPED = ("â€", "ï»¿")
 #: Nobody's letters, but for those of Romanian, Vietnamese and Azerbaijani; and control characters.
 _RARE = re.compile("[\u0080-\u009f\u0180-\u019f\u01a2-\u01ae\u01b1-\u0217\u021c-\u0258\u025a-\u02ff]")
 
@@ -45,8 +50,12 @@ def _line(line: str) -> str:
 
 
 def _is_telling(found: re.Match[str]) -> bool:
-    """Whether it is more than a letter and a sign that may well follow it."""
+    """Whether it is more than a letter and signs that may well follow it."""
     letter, signs, start = found[0][0], found[0][1:], found.start()
+    if letter.islower():
+        return found[0].startswith(_NEVER_TYPED) or not (
+            signs[0] == _SPACE or _BEHIND_SMALL.issuperset(signs)
+        )
     if len(signs) > 1 or signs not in _PUNCTUATION or letter == "Â":
         return True
     before = found.string[start - 1 : start]

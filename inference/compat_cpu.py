@@ -1,6 +1,7 @@
 """The part of compat for CPUs: kernels that know segments, and no work at all in steps that adapt nothing."""
 
 import functools
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,11 +59,24 @@ def warm_up() -> None:
 
 def _overrides(platform: Any) -> None:
     """0.32. Every worker that starts has vLLM replace its own Triton kernels, for which it looks into every module that
-    is loaded, and stumbles over llvmlite's, which numba brings and the first engine's kernels have loaded. Once is
-    enough for a process. Goes when vLLM looks into its own modules alone.
+    is loaded, and stumbles over llvmlite's, which come with numba. So those are hidden from it. Goes when vLLM looks
+    into its own modules alone.
     """
     original = platform.register_triton_kernel_overrides.__func__
-    platform.register_triton_kernel_overrides = classmethod(functools.cache(original))
+
+    @functools.wraps(original)
+    def register_triton_kernel_overrides(cls: Any) -> None:
+        hidden = {
+            name: module for name, module in sys.modules.items() if name.partition(".")[0] == "llvmlite"
+        }
+        for name in hidden:
+            del sys.modules[name]
+        try:
+            original(cls)
+        finally:
+            sys.modules.update(hidden)
+
+    platform.register_triton_kernel_overrides = classmethod(register_triton_kernel_overrides)
 
 
 def _kernels(wrapper: Any) -> None:
@@ -163,7 +177,7 @@ def _slots(layers: Any, manager: Any) -> None:
 
 
 def _slots_of(layer: Any) -> "SiteSlots":
-    # Not before: this loads numba, and vLLM replaces its own kernels when the first engine starts, see _overrides.
+    # Not before: loading numba takes a second, and of the server's processes only the worker's needs it.
     from inference.kernels import SiteSlots
 
     stack = layer.lora_a_stacked[0]

@@ -67,7 +67,8 @@ class AdapterResolver:
     async def _acquired(self, scope: RequestScope, name: str, acquire: Callable[[], Path]) -> Path:
         """What `acquire` returns, its lease bound to the scope; requests for a missing adapter share a download."""
         here = self.disk.has(name)
-        while not here and (other := self._downloading.get(name)) is not None:
+        # One that is done and still listed was emptied from the disk since; waiting for it would be no pause, for ever.
+        while not here and (other := self._downloading.get(name)) is not None and not other.done():
             await asyncio.shield(other)
             here = self.disk.has(name)
         acquiring = asyncio.ensure_future(self._in(self._lookups if here else self._downloads, acquire))
@@ -75,8 +76,12 @@ class AdapterResolver:
         acquiring.add_done_callback(lambda done: self._lease_to(scope, name, done))
         if not here:
             self._downloading[name] = acquiring
-            acquiring.add_done_callback(lambda _: self._downloading.pop(name, None))
+            acquiring.add_done_callback(lambda done: self._downloaded(name, done))
         return await asyncio.shield(acquiring)
+
+    def _downloaded(self, name: str, done: "asyncio.Future[Path]") -> None:
+        if self._downloading.get(name) is done:
+            del self._downloading[name]
 
     def _id_of(self, name: str) -> int:
         """A name keeps its id while it is among the last IDS_KEPT; the engine forgets it long before."""

@@ -197,6 +197,17 @@ async def test_a_tensor_that_does_not_fit_the_base_never_gets_further(resolve, a
         await resolve("maren")
 
 
+async def test_what_vanishes_as_its_download_ends_is_fetched_again(resolve, adapters, base, resolver):
+    """The download is done, and those who waited have not been told yet, when the next request comes."""
+    made = random_adapter(adapters / "maren", base=base, method="lora", position="prefill", seed=0, rank=4)
+    ended = asyncio.get_running_loop().create_future()
+    ended.set_result(adapters)
+    resolver._downloading[made.name] = ended
+    found = await resolve("maren")
+    assert (Path(found.lora_path) / TENSORS_FILE).exists()
+    assert not resolver._downloading
+
+
 async def test_a_lease_outlives_every_other_adapter(resolve, adapters, base, resolver):
     """The cache has room for three; a leased one stays, and its lease ends with its scope."""
     random_adapter(adapters / "held", base=base, method="lora", position="prefill", seed=0, rank=4)

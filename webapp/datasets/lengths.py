@@ -6,7 +6,7 @@ from webapp.datasets.conversation import Conversation
 
 #: Rows that the report lists.
 LISTED = 100
-#: Of UTF-8. Whole texts hardly ever have more, in any language: English comes to 4.5.
+#: Of UTF-8. English comes to 4.5; what has two or three bytes a letter may come to more with a large vocabulary.
 _BYTES_A_TOKEN = 5
 
 
@@ -36,6 +36,6 @@ class Lengths:
             return ""
         return (
             f"{self.count:,} × an answer has, with all that is before it, more than {self.max_bytes:,} bytes, which is "
-            f"more than {self.max_tokens:,} tokens of ordinary text: training leaves such answers out. Split those "
+            f"more than {self.max_tokens:,} tokens of most texts: training leaves out what is too long. Split those "
             "conversations."
         )

@@ -18,6 +18,8 @@ from adapters_store.errors import AdapterError
 @dataclass(frozen=True)
 class Resident:
     name: str
+    #: Where it was read, "" if nowhere: a name that is no digest may come again with another folder.
+    path: str
     weights: Any
     bytes: int
 
@@ -41,7 +43,8 @@ class AdapterMemory:
         self._size = size
         self._capacity = capacity
         self._staged_bytes = staged_bytes
-        self._staged: OrderedDict[str, Future[Resident]] = OrderedDict()
+        #: By name and path.
+        self._staged: OrderedDict[tuple[str, str], Future[Resident]] = OrderedDict()
         self._resident: dict[int, Resident] = {}
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attune-adapters")
 
@@ -50,19 +53,19 @@ class AdapterMemory:
 
         A failure is reported once and then forgotten, so that asking again tries again.
         """
-        if any(resident.name == name for resident in self._resident.values()):
+        if self._shared(name, path) is not None:
             return {"state": "ready"}
-        future = self._staged.get(name)
+        future = self._staged.get((name, path))
         if future is None:
-            future = self._staged[name] = self._reader.submit(self._fetch, name, path)
+            future = self._staged[name, path] = self._reader.submit(self._fetch, name, path)
             self._forget_oldest()
-        self._staged.move_to_end(name)
+        self._staged.move_to_end((name, path))
         if not future.done():
             return {"state": "loading"}
         error = future.exception()
         if error is None:
             return {"state": "ready"}
-        del self._staged[name]
+        del self._staged[name, path]
         return failure(error)
 
     def load(self, adapter_id: int, name: str, path: str, drop: Collection[int]) -> dict[str, Any]:
@@ -70,13 +73,13 @@ class AdapterMemory:
 
         Waits for a prefetch under way, reads here and now if there was none and no other id has this adapter.
         """
-        same = next((one for one in self._resident.values() if one.name == name), None)
+        same = self._shared(name, path)
         for dropped in drop:
             self._resident.pop(dropped, None)
         resident = self._resident.get(adapter_id)
         if resident is not None:
             return ready(resident) if resident.name == name else failure(IdTaken(adapter_id))
-        future = self._staged.pop(name, None)
+        future = self._staged.pop((name, path), None)
         try:
             resident = same or (self._fetch(name, path) if future is None else future.result())
         except Exception as error:
@@ -102,17 +105,20 @@ class AdapterMemory:
         """Make weights resident that are in no file, in place of what had the id, after dropping others."""
         for dropped in drop:
             self._resident.pop(dropped, None)
-        self._resident[adapter_id] = Resident(name, weights, self._size(weights))
+        self._resident[adapter_id] = Resident(name, "", weights, self._size(weights))
 
     def remove(self, name: str) -> dict[str, int]:
         """Forget every copy of an adapter; returns how many there were in each tier."""
         ids = [adapter_id for adapter_id, resident in self._resident.items() if resident.name == name]
         for adapter_id in ids:
             del self._resident[adapter_id]
-        return {"resident": len(ids), "staged": int(self._staged.pop(name, None) is not None)}
+        staged = [key for key in self._staged if key[0] == name]
+        for key in staged:
+            del self._staged[key]
+        return {"resident": len(ids), "staged": len(staged)}
 
     def names(self) -> set[str]:
-        return {resident.name for resident in self._resident.values()} | set(self._staged)
+        return {resident.name for resident in self._resident.values()} | {name for name, _ in self._staged}
 
     def figures(self) -> dict[str, int]:
         """How many adapters are resident and their bytes; the same of those that are staged and read."""
@@ -129,7 +135,10 @@ class AdapterMemory:
 
     def _fetch(self, name: str, path: str) -> Resident:
         weights = self._read(name, path)
-        return Resident(name, weights, self._size(weights))
+        return Resident(name, path, weights, self._size(weights))
+
+    def _shared(self, name: str, path: str) -> Resident | None:
+        return next((one for one in self._resident.values() if (one.name, one.path) == (name, path)), None)
 
     def _forget_oldest(self) -> None:
         read = self._read_ahead()

@@ -224,6 +224,17 @@ def read(name, path):
     return f"weights of {name}"
 
 
+def counted():
+    """A memory, and the names that it has read so far."""
+    reads = []
+
+    def counting(name, path):
+        reads.append(name)
+        return read(name, path)
+
+    return AdapterMemory(read=counting, size=len, capacity=2, staged_bytes=1000), reads
+
+
 @pytest.fixture
 def memory():
     return AdapterMemory(read=read, size=len, capacity=2, staged_bytes=1000)
@@ -238,11 +249,13 @@ def wait(memory, name, path="here"):
     raise AssertionError("still loading")
 
 
-def test_prefetch_then_load_reads_once(memory):
+def test_prefetch_then_load_reads_once():
+    memory, reads = counted()
     assert wait(memory, "a") == {"state": "ready"}
-    assert memory.load(1, "a", "gone", []) == {"state": "ready", "bytes": len("weights of a")}
+    assert memory.load(1, "a", "here", []) == {"state": "ready", "bytes": len("weights of a")}
     assert memory.get(1, "a") == "weights of a"
-    assert memory.prefetch("a", "gone") == {"state": "ready"}
+    assert memory.prefetch("a", "here") == {"state": "ready"}
+    assert reads == ["a"]
 
 
 def test_load_reads_by_itself(memory):
@@ -298,10 +311,12 @@ def test_remove_tells_what_it_removed(memory):
     assert memory.names() == set()
 
 
-def test_two_ids_of_one_adapter_share_its_weights(memory):
+def test_two_ids_of_one_adapter_share_its_weights():
+    memory, reads = counted()
     memory.load(1, "a", "here", [])
-    assert memory.load(2, "a", "gone", [1])["state"] == "ready"
+    assert memory.load(2, "a", "here", [1])["state"] == "ready"
     assert memory.get(2, "a") == "weights of a"
+    assert reads == ["a"]
 
 
 def test_no_step_reads_a_file_while_others_run():
@@ -361,3 +376,12 @@ def test_no_more_is_read_ahead_than_there_are_places_to_keep_it_in():
             break
         time.sleep(0.005)
     assert reads == [f"adapter-{number}" for number in (1, 2, 3, 4)]
+
+
+def test_a_name_that_comes_again_with_another_folder_is_read_again():
+    """Names of plain folders are no digests."""
+    memory = AdapterMemory(read=lambda name, path: path, size=len, capacity=4, staged_bytes=1000)
+    memory.load(1, "plain", "one", [])
+    memory.load(2, "plain", "one", [])
+    memory.load(3, "plain", "other", [])
+    assert [memory.get(number, "plain") for number in (1, 2, 3)] == ["one", "one", "other"]
